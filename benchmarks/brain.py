@@ -40,7 +40,7 @@ from dlrover_nb.core.client.calls import ANSWERS, CALLS
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link import CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.history.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.offers import JobOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

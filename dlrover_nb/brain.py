@@ -48,7 +48,7 @@ def _brain(
 ) -> Note | BrainView:
     """Plan until Ctrl-C or SIGTERM, plan once, or show what was planned last."""
     from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
-    from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
+    from dlrover_nb.core.history.stores.brain_rounds import RoundStore  # noqa: PLC0415 - as above
 
     named, history = name or _name_of(commands), history or _shared_history(commands)
     if action == "show":
@@ -83,8 +83,8 @@ def _made(
     commands: Commands, name: str, history: str | None, interval_s: float, settings: BrainSettings
 ) -> Brain:
     from dlrover_nb.core.brain.service import Brain, Rhythm  # noqa: PLC0415 - with the verb alone
-    from dlrover_nb.core.history.brain_rounds import RoundStore  # noqa: PLC0415 - as above
-    from dlrover_nb.core.history.leases import LeaseStore  # noqa: PLC0415 - as above
+    from dlrover_nb.core.history.stores.brain_rounds import RoundStore  # noqa: PLC0415 - as above
+    from dlrover_nb.core.history.stores.leases import LeaseStore  # noqa: PLC0415 - as above
 
     cluster = commands.cluster().core
     return Brain(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.history.audit import AuditStore
+    from dlrover_nb.core.history.audit.trail import AuditStore
     from dlrover_nb.core.structs.decisions.audited import AuditedCommand
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
@@ -99,7 +99,7 @@ def verify(anchor: str | None = None) -> Note:
     --------
     >>> dlrover_nb.api.audit.verify()
     """
-    from dlrover_nb.core.history.chain import verified  # noqa: PLC0415 - see the package
+    from dlrover_nb.core.history.audit.chain import verified  # noqa: PLC0415 - see the package
 
     if anchor is not None and len(anchor) < N_DIGIT:
         raise InvalidValueError(f"anchor must be a hash or its first {N_DIGIT} digits, got {anchor!r}")
@@ -166,7 +166,7 @@ def _since(text: str | None) -> float | None:
 @contextmanager
 def _reading() -> Iterator[AuditStore | None]:
     """Open the audit while it is read; None where no history was begun."""
-    from dlrover_nb.core.history.audit import AuditStore  # noqa: PLC0415 - the database takes a while to import
+    from dlrover_nb.core.history.audit.trail import AuditStore  # noqa: PLC0415 - the database takes a while to import
     from dlrover_nb.core.history.database import default_url, is_there  # noqa: PLC0415 - as above
 
     store = AuditStore() if is_there(default_url()) else None

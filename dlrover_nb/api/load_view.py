@@ -10,7 +10,7 @@ from dlrover_nb.widgets.clusters.cluster_load import load_view
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables

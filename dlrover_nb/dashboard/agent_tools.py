@@ -22,8 +22,8 @@ from dlrover_nb.core.client.past_runs import run_history, runs, scores
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.requests import RequestStore
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -17,7 +17,7 @@ from dlrover_nb.dashboard.pages.decisions import check_reader, filter_of, may_re
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.history.audit import AuditStore
+    from dlrover_nb.core.history.audit.trail import AuditStore
     from dlrover_nb.core.structs.decisions.audited import AuditFilter
     from dlrover_nb.core.structs.decisions.commands import ChainedRow
     from dlrover_nb.core.structs.decisions.people import Person

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, WireError
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.history.notes import NoteStore
+    from dlrover_nb.core.history.stores.notes import NoteStore
     from dlrover_nb.dashboard.page import Visit
 
 KIND = "flash"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import BackendError, DlroverError
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.dashboard.act import act, back_to
 from dlrover_nb.dashboard.batch import answered
 from dlrover_nb.dashboard.flash import Flash, keep_flash

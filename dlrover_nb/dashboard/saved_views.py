@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.dashboard.jobs_board.filters import Wanted, wanted_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.history.notes import NoteStore
+    from dlrover_nb.core.history.stores.notes import NoteStore
 
 KIND = "view"
 MOST_NAME, MOST_VIEWS = 60, 50

@@ -9,11 +9,11 @@ from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
 from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.history.alerts import AlertStore
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.notes import NoteStore
-from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.alerts import AlertStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.notes import NoteStore
+from dlrover_nb.core.history.stores.requests import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.kept_runs import KeptRuns
 from dlrover_nb.dashboard.spans import Steps, TracedCommands

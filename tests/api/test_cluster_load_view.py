@@ -10,8 +10,8 @@ import pytest
 import dlrover_nb
 from dlrover_nb.core.client.load_sampler import recent_points, sample_load
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.history.load_series import ALL
-from dlrover_nb.core.history.loads import LoadStore
+from dlrover_nb.core.history.stores.load_series import ALL
+from dlrover_nb.core.history.stores.loads import LoadStore
 
 AT_S = 1_800_000_000.0
 

@@ -29,7 +29,7 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history import database
-from dlrover_nb.core.history.audit import _append
+from dlrover_nb.core.history.audit.trail import _append
 from dlrover_nb.core.structs.decisions.commands import Action, Stage
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.act import MOST_REASON

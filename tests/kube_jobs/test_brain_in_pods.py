@@ -9,8 +9,8 @@ from support.waiting import until
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.plan.bounds import Quota

@@ -23,7 +23,7 @@ from dlrover_nb.api.views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.imported import Imported
 from dlrover_nb.core.history import scoreboard
-from dlrover_nb.core.history.load_series import LoadPoint
+from dlrover_nb.core.history.stores.load_series import LoadPoint
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess

@@ -10,7 +10,7 @@ from support.cases import for_each
 from support.jobs import builders as b
 from support.jobs.replies import LINE, explanation
 
-from dlrover_nb.core.history.scores import scoreboard
+from dlrover_nb.core.history.runs.prediction_scores import scoreboard
 from dlrover_nb.core.structs.cluster.host_wish import HostWish
 from dlrover_nb.core.structs.decisions.decisions import Outcome, TermShare
 from dlrover_nb.core.structs.decisions.questions import LogLine, Marginal, Weighed

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.history.brain_rounds import RoundStore
-    from dlrover_nb.core.history.leases import LeaseStore
+    from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+    from dlrover_nb.core.history.stores.leases import LeaseStore
     from dlrover_nb.core.structs.views.brain import BrainRound
 
 logger = logging.getLogger(__name__)

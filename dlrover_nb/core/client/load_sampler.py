@@ -10,12 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.history.database import default_url, is_there
-from dlrover_nb.core.history.load_series import ALL
-from dlrover_nb.core.history.loads import LoadStore
+from dlrover_nb.core.history.stores.load_series import ALL
+from dlrover_nb.core.history.stores.loads import LoadStore
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
 
 

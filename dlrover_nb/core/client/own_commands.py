@@ -23,7 +23,7 @@ def own_service(*, simulated: bool) -> CommandService:
 
 
 def _in_the_history() -> AuditLog:
-    from dlrover_nb.core.history.audit import AuditStore  # noqa: PLC0415 - the database takes a while to import
+    from dlrover_nb.core.history.audit.trail import AuditStore  # noqa: PLC0415 - the database takes a while to import
 
     return AuditStore()
 

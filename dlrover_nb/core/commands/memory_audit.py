@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.history.chain import START, chained_hash, link_of
+from dlrover_nb.core.history.audit.chain import START, chained_hash, link_of
 from dlrover_nb.core.structs.decisions.commands import AuditRow, ChainedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.history.chain import Link
+    from dlrover_nb.core.history.audit.chain import Link
 
 
 class MemoryAudit:

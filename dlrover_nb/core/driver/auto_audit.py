@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.commands.facts import CommandFacts, audit_row
-from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
 from dlrover_nb.core.structs.decisions.people import Person

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.history.notes import NoteStore
+    from dlrover_nb.core.history.stores.notes import NoteStore
     from dlrover_nb.core.structs.views.alerts import Alert
 
 KIND = "muted job"

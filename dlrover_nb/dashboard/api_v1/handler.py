@@ -14,7 +14,7 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import DlroverError, StaleDecisionError
-from dlrover_nb.core.history.credentials import credential_id
+from dlrover_nb.core.history.stores.credentials import credential_id
 from dlrover_nb.dashboard.api_v1 import parsing, problems
 from dlrover_nb.dashboard.api_v1.call import Call
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.dashboard.api_v1 import docs
 from dlrover_nb.dashboard.api_v1.handler import Api, ApiHandler
 from dlrover_nb.dashboard.api_v1.routes import ROOT, by_path, pattern

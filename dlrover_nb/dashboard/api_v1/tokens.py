@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.history.credentials import Credential, CredentialStore
+    from dlrover_nb.core.history.stores.credentials import Credential, CredentialStore
     from dlrover_nb.core.structs.decisions.people import Person
 
 KIND = "token"

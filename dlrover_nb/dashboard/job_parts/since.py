@@ -14,7 +14,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.history.notes import Note
+    from dlrover_nb.core.history.stores.notes import Note
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 KIND = "looked"

@@ -13,10 +13,10 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from dlrover_nb.core.history.chain import ChainCheck
+from dlrover_nb.core.history.audit.chain import ChainCheck
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.history.chain import Chain
+    from dlrover_nb.core.history.audit.chain import Chain
     from dlrover_nb.dashboard.team import Team
 
 MOST_ROWS = 20_000  # that one visit reads

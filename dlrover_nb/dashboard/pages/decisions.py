@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from dlrover_nb.core.history import HistoryStore
-    from dlrover_nb.core.history.audit import AuditStore
+    from dlrover_nb.core.history.audit.trail import AuditStore
     from dlrover_nb.core.structs.decisions.audited import AuditedCommand
     from dlrover_nb.core.structs.decisions.commands import AuditRow
     from dlrover_nb.core.structs.decisions.decisions import Outcome

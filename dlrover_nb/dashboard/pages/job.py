@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import BackendError, DlroverError, NotFoundError
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.views.summary import share_done

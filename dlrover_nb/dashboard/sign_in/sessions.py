@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tornado.httputil import HTTPServerRequest
     from tornado.web import RequestHandler
 
-    from dlrover_nb.core.history.credentials import CredentialStore
+    from dlrover_nb.core.history.stores.credentials import CredentialStore
     from dlrover_nb.dashboard.settings import ServeSettings
 
 KIND = "session"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.history.credentials import PERSON_LENGTH
+from dlrover_nb.core.history.stores.credentials import PERSON_LENGTH
 from dlrover_nb.dashboard.door import Door
 from dlrover_nb.dashboard.handlers import OwnHandler, PersonHandler, own_address, own_path
 from dlrover_nb.dashboard.shell import plain_html

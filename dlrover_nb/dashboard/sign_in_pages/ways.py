@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dlrover_nb.core.clock import ThisMachine
-from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
 from dlrover_nb.dashboard.sign_in.by_password import PAGE, PasswordSignIn

@@ -59,7 +59,7 @@ def tokens(
     _: Commands, *, action: str, name: str | None, role: str, namespace: str, days: float
 ) -> Note | TokensView:
     """Make, list or end the tokens of the API."""
-    from dlrover_nb.core.history.credentials import CredentialStore  # noqa: PLC0415 - SQLAlchemy loads on demand
+    from dlrover_nb.core.history.stores.credentials import CredentialStore  # noqa: PLC0415 - SQLAlchemy loads on demand
     from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens  # noqa: PLC0415 - as above
 
     store, now_s = CredentialStore(), SystemClock().now_s

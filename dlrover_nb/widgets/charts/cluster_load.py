@@ -17,7 +17,7 @@ from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.structs.cluster.cluster_load import Amount
 
 TITLE = "Cores over time"

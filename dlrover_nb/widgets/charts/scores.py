@@ -18,7 +18,7 @@ from dlrover_nb.widgets.svg.palette import BLUE, INK, RED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.history.scores import Score
+    from dlrover_nb.core.history.runs.prediction_scores import Score
     from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -69,7 +69,7 @@ class Columns:
 
 def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
     """Return the chart's data of outcomes with their names, oldest first."""
-    from dlrover_nb.core.history.scores import score  # noqa: PLC0415 - it imports the database's client
+    from dlrover_nb.core.history.runs.prediction_scores import score  # noqa: PLC0415 - it imports the database's client
 
     dots = tuple(
         Dot(name, o.plan.short, o.promised, o.plan_samples_per_s)

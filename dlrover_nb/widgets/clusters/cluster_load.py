@@ -12,7 +12,7 @@ from dlrover_nb.widgets.svg.sparkline import sparkline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
     from dlrover_nb.widgets.blocks import Block
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
-from dlrover_nb.core.history.scores import score
+from dlrover_nb.core.history.runs.prediction_scores import score
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, StaticChart, Table, View

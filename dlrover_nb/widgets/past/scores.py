@@ -11,7 +11,7 @@ from dlrover_nb.widgets.charts import scores as charts
 from dlrover_nb.widgets.svg import svg_drawing
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.history.scores import Score, Scoreboard
+    from dlrover_nb.core.history.runs.prediction_scores import Score, Scoreboard
 
 HEAD = ("job", "plans applied", "predicted", "in the 90 % band", "median error", "bias")
 NOTE = "Bias: median of predicted over measured minus 1; above zero, throughput was overestimated."

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.history import JobRun, Score
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.cluster.cluster_access import Allowed
     from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad

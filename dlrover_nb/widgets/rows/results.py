@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past_runs import RunHistory
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
-    from dlrover_nb.core.history.load_series import LoadPoint
+    from dlrover_nb.core.history.stores.load_series import LoadPoint
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad

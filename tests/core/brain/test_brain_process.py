@@ -14,9 +14,9 @@ from support.conformance.cluster import PLAN
 from support.waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import LeaseStore
-from dlrover_nb.core.history.loads import LoadStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
+from dlrover_nb.core.history.stores.loads import LoadStore
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dlrover_nb.core.client.calls import CALLS
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, StaleDecisionError
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 from dlrover_nb.core.structs.plan.bounds import Quota

@@ -13,7 +13,7 @@ from dlrover_nb.core.brain.rounds import AWAY, Rounds
 from dlrover_nb.core.brain.shares import ClusterPlan
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.plan.capacity import plan_needs

@@ -9,8 +9,8 @@ from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.planner.availability.waiting import end_of, waits_of
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.commands.memory_audit import MemoryAudit
-from dlrover_nb.core.history.chain import MOST_FAULTS, ChainCheck, Link, faults, hash_of, link_of, verified
+from dlrover_nb.core.history.audit.chain import (
+    MOST_FAULTS,
+    ChainCheck,
+    Link,
+    faults,
+    hash_of,
+    link_of,
+    verified,
+)
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, Entry, Stage
 
 TEXTS = st.text(max_size=12)

@@ -20,8 +20,8 @@ from dlrover_nb.core.errors import (
     SecondPersonError,
     StaleDecisionError,
 )
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.requests import RequestStore
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict

@@ -15,8 +15,8 @@ from dlrover_nb.core.errors import (
     SecondPersonError,
     StaleDecisionError,
 )
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.requests import RequestStore
+from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.requests import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import Person, local_person
 

@@ -6,8 +6,8 @@ import pytest
 from support.jobs import builders
 
 from dlrover_nb.core.driver.history_writer import HistoryWriter
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.chain import faults
+from dlrover_nb.core.history.audit.chain import faults
+from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec

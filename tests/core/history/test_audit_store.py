@@ -13,8 +13,8 @@ from sqlalchemy import delete, update
 from support.conformance.audit import ROW, AuditConformance, rows_of
 
 from dlrover_nb.core.commands.audit_export import ExportFormat, exported
-from dlrover_nb.core.history.audit import AuditStore
-from dlrover_nb.core.history.chain import hash_of, verified
+from dlrover_nb.core.history.audit.chain import hash_of, verified
+from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.history.database import Database
 from dlrover_nb.core.history.tables import audit as table
 from dlrover_nb.core.structs.decisions.audited import AuditFilter
@@ -25,7 +25,7 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 from support.conformance.audit import ROW, rows_of
-from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.audit.trail import AuditStore
 url, name, what = sys.argv[1:]
 store = AuditStore(url)
 print("ready", flush=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.history.alerts import AlertStore
+from dlrover_nb.core.history.stores.alerts import AlertStore
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 
 ABOUT = AboutJob("kubernetes://" + "long" * 60 + "/ads", "train")

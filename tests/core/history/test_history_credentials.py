@@ -3,7 +3,7 @@
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.history.credentials import Credential, CredentialStore, credential_id
+from dlrover_nb.core.history.stores.credentials import Credential, CredentialStore, credential_id
 
 
 @pytest.fixture

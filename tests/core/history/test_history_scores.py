@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.history.history_records import OUTCOME
 
-from dlrover_nb.core.history.scores import Score, score, scoreboard
+from dlrover_nb.core.history.runs.prediction_scores import Score, score, scoreboard
 
 
 def _measured(value):

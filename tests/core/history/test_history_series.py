@@ -11,7 +11,7 @@ from support.cases import for_each
 from support.history.history_records import ROW
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.history.series import DAY_S, THINNING, Thinning, thinned
+from dlrover_nb.core.history.runs.compaction import DAY_S, THINNING, Thinning, thinned
 
 LEVELS = (Thinning(600, 300), Thinning(3600, 1800))
 NOW_S = 100_000.0

@@ -14,7 +14,7 @@ import pytest
 from support.waiting import until
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 
 LONG_S, DAY_S = 600.0, 86_400.0
 SET_CLOCK = Path(__file__).parents[1] / "backends/local/set_clock.c"
@@ -86,7 +86,7 @@ def test_a_database_that_is_gone_is_an_error_that_says_so(tmp_path):
 
 TAKES = """
 import sys, time
-from dlrover_nb.core.history.leases import LeaseStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 lease = LeaseStore(sys.argv[1]).take("brain", "b", 600.0)
 print(lease.holder, lease.term, time.time())
 """

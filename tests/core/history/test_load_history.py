@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.history.load_series import ALL, DAY_S, KEPT_S, LoadPoint, thinned
-from dlrover_nb.core.history.loads import LoadStore
+from dlrover_nb.core.history.stores.load_series import ALL, DAY_S, KEPT_S, LoadPoint, thinned
+from dlrover_nb.core.history.stores.loads import LoadStore
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
 
 NOW_S = 100 * DAY_S

@@ -13,7 +13,7 @@ from support.jobs import builders as b
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import Options
-from dlrover_nb.core.history.notes import Note
+from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.dashboard.job_parts.change import headroom_table

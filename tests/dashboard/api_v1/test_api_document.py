@@ -17,7 +17,7 @@ from support.dashboard.dashboards import ByName, by, running
 from support.dashboard.team_clusters import submitted
 
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate

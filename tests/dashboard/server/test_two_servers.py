@@ -10,7 +10,7 @@ from support.dashboard.dashboards import OPERATOR, ByName, Client, Visitor, csrf
 from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.history.chain import verified
+from dlrover_nb.core.history.audit.chain import verified
 from dlrover_nb.core.structs.decisions.commands import Stage
 
 pytestmark = pytest.mark.more

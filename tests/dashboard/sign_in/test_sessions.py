@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.dashboard.sign_in.sessions import KIND, SKEW_S, Cookie, Sessions
 

@@ -7,7 +7,7 @@ from support.cases import for_each
 from support.dashboard.dashboards import PASSWORD, Visitor, people, with_people
 from support.waiting import until
 
-from dlrover_nb.core.history.credentials import CredentialStore
+from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in_pages.password import WRONG
 

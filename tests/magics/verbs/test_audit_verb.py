@@ -15,7 +15,7 @@ from support.cases import for_each
 from support.conformance.audit import ROW
 
 from dlrover_nb import cli
-from dlrover_nb.core.history.audit import AuditStore
+from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.structs.decisions.commands import Stage
 
 N_ROW = 4

@@ -28,8 +28,8 @@ from dlrover_nb.core.client.calls import CALLS
 from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, DlroverError
-from dlrover_nb.core.history.brain_rounds import RoundStore
-from dlrover_nb.core.history.leases import Lease, LeaseStore
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import Lease, LeaseStore
 from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.history.chain import START, faults, verified
+from dlrover_nb.core.history.audit.chain import START, faults, verified
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, Entry, Stage
 
 ROW = AuditRow(1_790_000_000.0, "ada", Entry.DASHBOARD, Action.ACCEPT, "ads-ctr", Stage.ASKED, key="k1")

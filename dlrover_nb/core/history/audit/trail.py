@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.history.audit_search import searched
-from dlrover_nb.core.history.chain import Link, chained_hash
+from dlrover_nb.core.history.audit.chain import Link, chained_hash
+from dlrover_nb.core.history.audit.search import searched
 from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import audit, audit_head

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, func, insert, or_, select
 
 from dlrover_nb.core.history.database import Store
-from dlrover_nb.core.history.load_series import ALL, KEPT_S, LEVELS, LoadPoint, points_of, thinned
+from dlrover_nb.core.history.stores.load_series import ALL, KEPT_S, LEVELS, LoadPoint, points_of, thinned
 from dlrover_nb.core.history.tables import cluster_load
 from dlrover_nb.core.structs.cluster.cluster_load import Amount
 

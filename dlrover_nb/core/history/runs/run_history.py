@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import delete, exists, func, insert, literal, select
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.history import past, tables
+from dlrover_nb.core.history import tables
 from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row
-from dlrover_nb.core.history.scores import Scoreboard, scoreboard
-from dlrover_nb.core.history.series import THINNING, Thinning, thinned
+from dlrover_nb.core.history.runs import finished_jobs
+from dlrover_nb.core.history.runs.compaction import THINNING, Thinning, thinned
+from dlrover_nb.core.history.runs.prediction_scores import Scoreboard, scoreboard
 from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
 from dlrover_nb.core.structs.decisions.mitigations import Mitigation
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
@@ -147,7 +148,7 @@ class HistoryStore:
         return len(names)
 
     def compact(self, at_s: float, levels: Collection[Thinning] = THINNING) -> int:
-        """Merge what is old at `at_s` (see `core.history.series`); return how many rows fewer there are.
+        """Merge what is old at `at_s` (see `history.runs.compaction`); return how many rows fewer there are.
 
         Of the fits of a run that are older than the first level, the newest stays.
         """
@@ -185,7 +186,7 @@ class HistoryStore:
         if limit < 1:
             raise InvalidValueError(f"limit must be >= 1, got {limit}")
         with self._database.reading() as connection:
-            return past.past_jobs(connection, limit=limit, owner=owner)
+            return finished_jobs.past_jobs(connection, limit=limit, owner=owner)
 
     def past_series(
         self, *, limit: int = 100, owner: str | None = None
@@ -194,7 +195,7 @@ class HistoryStore:
         if limit < 1:
             raise InvalidValueError(f"limit must be >= 1, got {limit}")
         with self._database.reading() as connection:
-            return past.past_series(connection, limit=limit, owner=owner)
+            return finished_jobs.past_series(connection, limit=limit, owner=owner)
 
     def decisions(self, job: str, *, run: str | None = None) -> tuple[Decision, ...]:
         """Return the decisions of a run (the job's newest by default), oldest first."""
