@@ -13,7 +13,7 @@ from dlrover_nb.core.simulator.description import (
     WorldSettings,
 )
 from dlrover_nb.core.simulator.faults import CALM, Faults, Pending
-from dlrover_nb.core.simulator.job import SimJob
+from dlrover_nb.core.simulator.one_job.life import SimJob
 from dlrover_nb.core.simulator.truth import SpeedTruth, TableTruth, TermsTruth, read_tables
 from dlrover_nb.core.simulator.world import SimulatedWorld
 

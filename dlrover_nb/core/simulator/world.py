@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine
-from dlrover_nb.core.simulator.job import SimJob
+from dlrover_nb.core.simulator.one_job.life import SimJob
 from dlrover_nb.core.structs.decisions.actions import MitigationChoice
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.budget import STOPPED_BY

@@ -11,8 +11,8 @@ from support.plans.sim_world import make_job, make_plan, make_world, play
 
 from dlrover_nb.core.controller.measured.host_share import HostTally
 from dlrover_nb.core.simulator import Faults
-from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
-from dlrover_nb.core.simulator.sim_nodes import SimNode
+from dlrover_nb.core.simulator.one_job.reports import RunRate, ps_sample, worker_sample
+from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
 from dlrover_nb.core.simulator.truth import TermsTruth
 from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.plan.resources import Role

@@ -9,7 +9,7 @@ from dlrover_nb.core.structs.job.job import Migration
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import SimCluster
-    from dlrover_nb.core.simulator.sim_nodes import SimNodes
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNodes
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 

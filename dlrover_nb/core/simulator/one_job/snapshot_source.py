@@ -8,8 +8,8 @@ from dlrover_nb.core.structs.training.shards import ShardCounts
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place
-    from dlrover_nb.core.simulator.progress import Progress
-    from dlrover_nb.core.simulator.sim_nodes import SimNodes
+    from dlrover_nb.core.simulator.one_job.progress import Progress
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNodes
     from dlrover_nb.core.structs.job.job import JobPhase
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import QuarantinedShard, SkippedBatch

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.simulator.engine import Engine
     from dlrover_nb.core.simulator.faults import Faults
-    from dlrover_nb.core.simulator.sim_nodes import SimNode
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
 
 
 class FaultListener(Protocol):

@@ -15,13 +15,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.simulator.capacity_watch import CapacityWatch
-from dlrover_nb.core.simulator.change import Change, replaces_nodes, restarts_now
-from dlrover_nb.core.simulator.fault_schedule import FaultSchedule, Losses
-from dlrover_nb.core.simulator.mitigation import SimMitigations
-from dlrover_nb.core.simulator.progress import Progress
-from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
-from dlrover_nb.core.simulator.snapshot_source import SnapshotSource
+from dlrover_nb.core.simulator.one_job.capacity_watch import CapacityWatch
+from dlrover_nb.core.simulator.one_job.fault_schedule import FaultSchedule, Losses
+from dlrover_nb.core.simulator.one_job.mitigation import SimMitigations
+from dlrover_nb.core.simulator.one_job.plan_change import Change, replaces_nodes, restarts_now
+from dlrover_nb.core.simulator.one_job.progress import Progress
+from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode, SimNodes
+from dlrover_nb.core.simulator.one_job.snapshot_source import SnapshotSource
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.admission import HELD, Admission
 from dlrover_nb.core.structs.plan.budget import per_hour

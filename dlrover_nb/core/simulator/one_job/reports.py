@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.simulator.sim_nodes import SimNode
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
 
 IDLE = TimeSplit()
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.simulator.description import Transition
     from dlrover_nb.core.simulator.engine import Engine
-    from dlrover_nb.core.simulator.progress import Progress
-    from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
+    from dlrover_nb.core.simulator.one_job.progress import Progress
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode, SimNodes
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.views.events import Event

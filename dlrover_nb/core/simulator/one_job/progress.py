@@ -11,8 +11,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.simulator.pacing import Pacing
-from dlrover_nb.core.simulator.reports import RunRate, ps_sample, worker_sample
+from dlrover_nb.core.simulator.one_job.joint_speed import Pacing
+from dlrover_nb.core.simulator.one_job.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.shards import ShardCounts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.faults import Faults
-    from dlrover_nb.core.simulator.sim_nodes import SimNode, SimNodes
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode, SimNodes
 
 EPS = 1e-6  # samples: a job this near its end is at its end
 MIB_PER_GIB = 1024

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.description import WorldSettings
-    from dlrover_nb.core.simulator.sim_nodes import SimNode
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
 

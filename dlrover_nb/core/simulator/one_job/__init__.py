@@ -1,0 +1,1 @@
+"""One simulated job: its nodes, their speed and reports, and what changes them."""
