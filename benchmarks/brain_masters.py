@@ -13,7 +13,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from dlrover_nb.core.client.calls import ANSWERS
+from dlrover_nb.core.client.link.calls import ANSWERS
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.calls.service import MasterService
 from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE

@@ -38,9 +38,9 @@ def runs(job: str | None = None) -> RunsView:
     --------
     >>> dlrover_nb.api.past.runs("ads-ctr")
     """
-    from dlrover_nb.core.client import past_runs  # noqa: PLC0415 - SQLAlchemy takes its time to import
+    from dlrover_nb.core.client.past import history_queries  # noqa: PLC0415 - SQLAlchemy takes its time to import
 
-    return RunsView(past_runs.runs(job=job))
+    return RunsView(history_queries.runs(job=job))
 
 
 def history(job: str | None = None, run: str | None = None) -> HistoryView | RunsView:
@@ -68,9 +68,9 @@ def history(job: str | None = None, run: str | None = None) -> HistoryView | Run
         job = job or run.rpartition("@")[0] or run
     if job is None:
         return runs()
-    from dlrover_nb.core.client import past_runs  # noqa: PLC0415 - as above
+    from dlrover_nb.core.client.past import history_queries  # noqa: PLC0415 - as above
 
-    return HistoryView(past_runs.run_history(job, run))
+    return HistoryView(history_queries.run_history(job, run))
 
 
 def score(owner: str | None = None, days: float | None = None) -> ScoresView:
@@ -96,10 +96,10 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
     """
     if days is not None and not (days > 0 and math.isfinite(days)):
         raise InvalidValueError(f"days must be > 0, got {days:g}; leave it out for all")
-    from dlrover_nb.core.client import past_runs  # noqa: PLC0415 - as above
+    from dlrover_nb.core.client.past import history_queries  # noqa: PLC0415 - as above
 
     since_s = None if days is None else time.time() - days * DAY_S
-    return ScoresView(past_runs.scores(owner, since_s))
+    return ScoresView(history_queries.scores(owner, since_s))
 
 
 def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError | None = None) -> LogsView:

@@ -39,7 +39,10 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.decisions.questions", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job.job", "JobSpec"): (_HERE, "spec_view"),
     (f"{_STRUCTS}.views.summary", "JobSummary"): (_HERE, "summary_view"),
-    ("dlrover_nb.core.client.past_runs", "RunHistory"): ("dlrover_nb.widgets.past.history", "history_view"),
+    ("dlrover_nb.core.client.past.history_queries", "RunHistory"): (
+        "dlrover_nb.widgets.past.history",
+        "history_view",
+    ),
     ("dlrover_nb.core.history.runs.prediction_scores", "Scoreboard"): (
         "dlrover_nb.widgets.past.scores",
         "scores_view",

@@ -110,7 +110,7 @@ class Results(Steering):
         --------
         >>> job.history().history.outcomes
         """
-        from dlrover_nb.core.client.past_runs import run_history  # noqa: PLC0415 - SQLAlchemy loads on demand
+        from dlrover_nb.core.client.past.history_queries import run_history  # noqa: PLC0415 - SQLAlchemy loads on demand
 
         if run is None and self.handle.snapshot().simulated:
             raise NotFoundError(f"job {self.name} is simulated: no history is kept of it; see its status")

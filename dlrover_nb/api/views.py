@@ -27,7 +27,7 @@ from dlrover_nb.widgets.rows.tables import Tabular
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed

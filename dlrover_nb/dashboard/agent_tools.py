@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dlrover_nb.core.client.bare_snapshot import bare_snapshot
-from dlrover_nb.core.client.past_runs import run_history, runs, scores
+from dlrover_nb.core.client.past.history_queries import run_history, runs, scores
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.action_request import ActionRequest
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.commands.second_person import Rules
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed

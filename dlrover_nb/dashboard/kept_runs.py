@@ -9,12 +9,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.past_runs import run_history
+from dlrover_nb.core.client.past.history_queries import run_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
 
 KEPT_S = 60.0
 N_KEPT = 4  # a run of 100,000 spans takes some 20 MB

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.brain.shares import ClusterPlan
     from dlrover_nb.core.client.cluster import Cluster
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.clock import Clock
     from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

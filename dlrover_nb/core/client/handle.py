@@ -1,7 +1,7 @@
 """A client's side of a job: read frozen snapshots, send commands; it decides nothing itself.
 
 Every front end uses `JobHandle`. It depends on no backend: it calls the job's master through a
-`core.client.master_link.MasterLink`. Each command goes through a `CommandService`, which knows who asks: a
+`core.client.link.protocols.MasterLink`. Each command goes through a `CommandService`, which knows who asks: a
 handle is somebody's, and `asked_by` makes another person's of it.
 """
 
@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.job_commands import JobCommands
-from dlrover_nb.core.client.master_link import RemoteRunFolder
+from dlrover_nb.core.client.link.protocols import RemoteRunFolder
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from dlrover_nb.core.client.master_link import MasterLink
-    from dlrover_nb.core.client.trainer_sender import TrainerSender
+    from dlrover_nb.core.client.link.protocols import MasterLink
+    from dlrover_nb.core.client.trainer.status_sender import TrainerSender
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
@@ -57,7 +57,7 @@ def poll_s(waited_s: float) -> float:
 
 def _sender() -> TrainerSender | None:
     """Return what sends a job's progress to Kubeflow Trainer, in a pod of it; few processes are."""
-    from dlrover_nb.core.client.trainer_sender import sender_of  # noqa: PLC0415 - as above
+    from dlrover_nb.core.client.trainer.status_sender import sender_of  # noqa: PLC0415 - as above
 
     return sender_of(os.environ)
 

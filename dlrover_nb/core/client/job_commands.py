@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from dlrover_nb.core.client.link.perform import perform
 from dlrover_nb.core.client.own_commands import own_service
-from dlrover_nb.core.client.perform import perform
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, choose, decide
@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, S
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.service import CommandService
     from dlrover_nb.core.structs.decisions.actions import Action as AgainstStragglers

@@ -29,7 +29,7 @@ from dlrover_nb.widgets.past.history import ended_words, history_view
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun
     from dlrover_nb.dashboard.page import Visit
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.client.compared_runs import end_s
-from dlrover_nb.core.client.past_moment import happenings_of, moment_of
+from dlrover_nb.core.client.past.comparison import end_s
+from dlrover_nb.core.client.past.recorded_moment import happenings_of, moment_of
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.dashboard.pages.lists import link
 from dlrover_nb.dashboard.pages.replays import REPLAYS, Reading
@@ -22,7 +22,7 @@ from dlrover_nb.widgets.past.moment import moment_view, moment_words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.driver.past.time_travel import Replay
     from dlrover_nb.core.structs.views.moment import Happening, Moment
 

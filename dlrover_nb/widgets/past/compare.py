@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
+from dlrover_nb.core.client.past.comparison import cost, differences, end_s, n_sample, plan_spans
 from dlrover_nb.core.history.runs.prediction_scores import score
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets import units
@@ -22,7 +22,7 @@ from dlrover_nb.widgets.svg.svg_drawing import draw_panel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
 
 
 def compare_view(histories: Sequence[RunHistory]) -> View:

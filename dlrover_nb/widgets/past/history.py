@@ -20,7 +20,7 @@ from dlrover_nb.widgets.svg.svg_drawing import draw_panel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun
     from dlrover_nb.core.structs.decisions.decisions import Outcome
     from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow

@@ -12,7 +12,7 @@ from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, fields, liste
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.export import Imported
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.history.stores.load_series import LoadPoint

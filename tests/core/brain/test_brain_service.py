@@ -10,8 +10,8 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
-from dlrover_nb.core.client.calls import CALLS
-from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.calls import CALLS
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from support.jobs import builders
 
-from dlrover_nb.core.client.calls import ANSWERS, CALLS, AskSeries, AskSnapshot, SnapshotReply
+from dlrover_nb.core.client.link.calls import ANSWERS, CALLS, AskSeries, AskSnapshot, SnapshotReply
 
 WRITTEN_BY_0_1 = {
     "AskSnapshot", "AskModel", "AskSummary", "AskSeries", "AskLogs", "AskWeigh", "AskExplain", "Decide", "Choose",

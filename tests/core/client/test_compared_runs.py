@@ -19,9 +19,9 @@ from support.history.history_records import (
 )
 
 from dlrover_nb.core import pricing
-from dlrover_nb.core.client.compared_runs import cost, differences, end_s, n_sample, plan_spans
-from dlrover_nb.core.client.past_moment import happenings_of, moment_of
-from dlrover_nb.core.client.past_runs import RunHistory
+from dlrover_nb.core.client.past.comparison import cost, differences, end_s, n_sample, plan_spans
+from dlrover_nb.core.client.past.history_queries import RunHistory
+from dlrover_nb.core.client.past.recorded_moment import happenings_of, moment_of
 from dlrover_nb.core.history.runs.run_history import JobRun
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, Mode

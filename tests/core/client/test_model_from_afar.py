@@ -12,9 +12,9 @@ from support.driver.real_job import Job, plan
 
 from dlrover_nb.api import cluster as api
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
-from dlrover_nb.core.client.calls import ANSWERS, Failed
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.client.link import CallHandler
+from dlrover_nb.core.client.link.call_ends import CallHandler
+from dlrover_nb.core.client.link.calls import ANSWERS, Failed
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data.source import CENSUS_FILE

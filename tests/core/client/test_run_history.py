@@ -15,7 +15,7 @@ from support.history.history_records import DECISION, FIT, MITIGATION, OUTCOME, 
 from support.waiting import LIMIT_S
 
 from dlrover_nb.api.views import JobsView
-from dlrover_nb.core.client import past_runs
+from dlrover_nb.core.client.past import history_queries
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -48,19 +48,19 @@ def store(url: str) -> HistoryStore:
 
 
 def test_runs_come_newest_first_with_how_they_ended(store: HistoryStore, url: str) -> None:
-    found = past_runs.runs(url)
+    found = history_queries.runs(url)
     assert [run.run for run in found] == ["clicks@1000.000", "views@500.000", "clicks@10.000"]
     assert [run.phase for run in found] == [JobPhase.SUCCEEDED, JobPhase.STARTING, JobPhase.STARTING]
-    assert past_runs.runs(url, job="clicks") == (found[0], found[2])
+    assert history_queries.runs(url, job="clicks") == (found[0], found[2])
 
 
 def test_a_run_is_given_back_whole_and_frozen(store: HistoryStore, url: str) -> None:
-    kept = past_runs.run_history("clicks", url=url)
+    kept = history_queries.run_history("clicks", url=url)
     assert kept.run.run == "clicks@1000.000"
     records = (kept.proposals, kept.decisions, kept.outcomes, kept.fits, kept.series)
     assert records == ((PROPOSAL,), (DECISION,), (OUTCOME,), (FIT,), (ROW,))
     assert kept.mitigations == (MITIGATION,)
-    assert past_runs.run_history("clicks", "clicks@10.000", url).run.started_at_s == 10.0
+    assert history_queries.run_history("clicks", "clicks@10.000", url).run.started_at_s == 10.0
     with pytest.raises(FrozenInstanceError):
         kept.series = ()  # type: ignore[misc]
 
@@ -68,7 +68,7 @@ def test_a_run_is_given_back_whole_and_frozen(store: HistoryStore, url: str) -> 
 def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, monkeypatch) -> None:
     store.remember("views", 510.0, PhaseChanged(510.0, JobPhase.TRAINING))
     monkeypatch.setenv("DLROVER_NB_HISTORY", url)
-    views, clicks = sorted(past_runs.past_jobs(), key=lambda job: job.name, reverse=True)
+    views, clicks = sorted(history_queries.past_jobs(), key=lambda job: job.name, reverse=True)
     assert (views.phase, views.done) == (JobPhase.FAILED, None)
     assert "lost with its master while it was training" in views.message
     assert (clicks.phase, clicks.done, clicks.message) == (JobPhase.SUCCEEDED, 1.0, "")
@@ -78,34 +78,34 @@ def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, mo
 
 
 def test_scores_are_those_of_the_owner_and_the_time(store: HistoryStore, url: str) -> None:
-    assert past_runs.scores(url=url).total.n_outcome == 2
-    assert past_runs.scores("bob", url=url).total.n_outcome == 0
-    assert past_runs.scores("ada", OUTCOME.applied_at_s + 1, url).total.n_outcome == 0
+    assert history_queries.scores(url=url).total.n_outcome == 2
+    assert history_queries.scores("bob", url=url).total.n_outcome == 0
+    assert history_queries.scores("ada", OUTCOME.applied_at_s + 1, url).total.n_outcome == 0
 
 
 def test_without_a_history_answers_are_empty_and_nothing_is_made(url: str, path: Path) -> None:
-    assert past_runs.runs(url) == ()
-    assert past_runs.scores(url=url).total.n_outcome == 0
+    assert history_queries.runs(url) == ()
+    assert history_queries.scores(url=url).total.n_outcome == 0
     with pytest.raises(NotFoundError, match=r"no job 'clicks' in the history; the history is empty"):
-        past_runs.run_history("clicks", url=url)
+        history_queries.run_history("clicks", url=url)
     with pytest.raises(NotFoundError, match="the history is empty"):
-        past_runs.runs(url, job="clicks")
+        history_queries.runs(url, job="clicks")
     assert not path.parent.exists()
 
 
 def test_an_empty_file_is_no_history_yet(url: str, path: Path) -> None:
     path.parent.mkdir()
     path.touch()
-    assert past_runs.runs(url) == ()
+    assert history_queries.runs(url) == ()
     assert path.read_bytes() == b""
 
 
 def test_the_users_own_file_is_where_jobs_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert past_runs.runs() == ()
+    assert history_queries.runs() == ()
     assert list(tmp_path.iterdir()) == []
     HistoryStore().remember("clicks", 10.0, SPEC)
-    assert [run.job for run in past_runs.runs()] == ["clicks"]
+    assert [run.job for run in history_queries.runs()] == ["clicks"]
 
 
 @for_each(
@@ -122,7 +122,7 @@ def test_a_wrong_name_is_told_the_nearest(
     store: HistoryStore, url: str, job: str, run: str | None, told: str
 ) -> None:
     with pytest.raises(NotFoundError) as caught:
-        past_runs.run_history(job, run, url)
+        history_queries.run_history(job, run, url)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -134,10 +134,10 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
     with sqlite3.connect(path) as connection:
         connection.execute("update runs set spec = '{}' where job = 'views'")
     connection.close()
-    assert {run.job for run in past_runs.runs(url)} == {"clicks"}
+    assert {run.job for run in history_queries.runs(url)} == {"clicks"}
     assert "run views@500.000 of the history is not listed" in caplog.text
     with pytest.raises(NotFoundError, match="no job 'views' in the history"):
-        past_runs.run_history("views", url=url)
+        history_queries.run_history("views", url=url)
 
 
 @pytest.mark.parametrize("damage", ["replaced", "torn"])
@@ -154,9 +154,9 @@ def test_a_damaged_file_is_one_line_and_stays_as_it_is(
     )
     path.write_bytes(broken)
     for ask in (
-        past_runs.runs,
-        lambda url: past_runs.run_history("clicks", url=url),
-        lambda url: past_runs.scores(url=url),
+        history_queries.runs,
+        lambda url: history_queries.run_history("clicks", url=url),
+        lambda url: history_queries.scores(url=url),
     ):
         with pytest.raises(BackendError) as caught:
             ask(url)
@@ -168,12 +168,12 @@ def test_a_damaged_file_is_one_line_and_stays_as_it_is(
 def test_a_file_that_may_not_be_read_is_one_line(path: Path, url: str) -> None:
     path.mkdir(parents=True)  # what even root cannot open as a file
     with pytest.raises(BackendError, match="check the address"):
-        past_runs.runs(url)
+        history_queries.runs(url)
 
 
 def test_an_address_of_no_database_is_refused() -> None:
     with pytest.raises(InvalidValueError, match="history must be in sqlite or postgresql"):
-        past_runs.runs("mysql://host/name")
+        history_queries.runs("mysql://host/name")
 
 
 def test_a_history_of_a_newer_release_is_left_alone(store: HistoryStore, url: str, path: Path) -> None:
@@ -182,20 +182,20 @@ def test_a_history_of_a_newer_release_is_left_alone(store: HistoryStore, url: st
         connection.execute("update dlrover_nb_revision set version_num = '9999'")
     connection.close()
     with pytest.raises(BackendError, match="use the release that wrote it"):
-        past_runs.runs(url)
+        history_queries.runs(url)
 
 
 READ = """
 import sys
-from dlrover_nb.core.client import past_runs
+from dlrover_nb.core.client.past import history_queries
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(20):
-    kept = past_runs.run_history("clicks", url=sys.argv[1])
+    kept = history_queries.run_history("clicks", url=sys.argv[1])
     known = {p.id for p in kept.proposals}
     assert all(d.proposal in known for d in kept.decisions), kept
     assert {o.decision for o in kept.outcomes} <= {d.id for d in kept.decisions}, kept
-    past_runs.runs(sys.argv[1]), past_runs.scores(url=sys.argv[1])
+    history_queries.runs(sys.argv[1]), history_queries.scores(url=sys.argv[1])
 """
 
 
@@ -215,4 +215,4 @@ def test_two_processes_read_while_one_writes(store: HistoryStore, url: str) -> N
         store.remember("clicks", at_s, replace(OUTCOME, decision=f"d{i}", applied_at_s=at_s))
     told = [reader.communicate(timeout=LIMIT_S)[1] for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0], "\n".join(told)
-    assert len(past_runs.run_history("clicks", url=url).decisions) == 41
+    assert len(history_queries.run_history("clicks", url=url).decisions) == 41

@@ -13,8 +13,9 @@ from support.jobs import builders
 from support.operators.status_server_played import PATH, status_server
 from support.virtual_time import VirtualTime, as_shipped
 
-from dlrover_nb.core.client import trainer_sender
-from dlrover_nb.core.client.trainer_sender import (
+from dlrover_nb.core.client.trainer import status_sender
+from dlrover_nb.core.client.trainer.status_format import read_status
+from dlrover_nb.core.client.trainer.status_sender import (
     EVERY_S,
     LAST_TRIES,
     LONGEST_S,
@@ -23,7 +24,6 @@ from dlrover_nb.core.client.trainer_sender import (
     sender_of,
     status_of,
 )
-from dlrover_nb.core.client.trainer_status import read_status
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.reported import TrainerStatus
 from dlrover_nb.core.structs.training.shards import ShardCounts
@@ -53,7 +53,7 @@ class Trainer:
 
 @pytest.fixture
 def trainer(monkeypatch):
-    monkeypatch.setattr(trainer_sender, "LAST_WAIT_S", 0.0)
+    monkeypatch.setattr(status_sender, "LAST_WAIT_S", 0.0)
     return Trainer()
 
 
@@ -74,7 +74,7 @@ def test_the_percentage_is_that_of_the_rows_and_100_is_success(n_done, n_total, 
 @given(st.floats(0, 1e12), st.integers(0, 10**12))
 def test_whatever_the_speed_is_a_trainjob_can_hold_it(samples_per_s, n_total):
     told = status_of(at(0, n_total, samples_per_s=samples_per_s, loss=-1e-300), AT_S)
-    assert read_status(trainer_sender.write_status(told)) == told
+    assert read_status(status_sender.write_status(told)) == told
 
 
 def test_the_metrics_say_what_is_known():
@@ -144,7 +144,7 @@ def test_the_end_is_sent_at_once_and_tried_again(trainer):
 
 def test_the_end_is_tried_again_after_a_second_and_once_more():
     time = VirtualTime()
-    sender = as_shipped("dlrover_nb.core.client.trainer_sender", time)
+    sender = as_shipped("dlrover_nb.core.client.trainer.status_sender", time)
     tried_s = []
 
     def post(_):
@@ -182,7 +182,7 @@ needs_openssl = pytest.mark.skipif(
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_sender, "LAST_WAIT_S", 0.0)
+    monkeypatch.setattr(status_sender, "LAST_WAIT_S", 0.0)
     with status_server(tmp_path) as (server, env):
         yield server, env
 

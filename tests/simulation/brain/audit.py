@@ -11,13 +11,13 @@ from simulation.brain.world import CALL_LIMIT_S, RHYTHM
 from simulation.promises import PromiseBrokenError
 
 from dlrover_nb.core.brain.service import LASTS_INTERVALS
-from dlrover_nb.core.client.calls import Allot, Done
+from dlrover_nb.core.client.link.calls import Allot, Done
 from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
     from simulation.brain.world import BrainWorld
 
-    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link.calls import Answer, Call
 
 LASTS_S = LASTS_INTERVALS * RHYTHM.interval_s
 STARVED_S = 30.0  # that all who wait find room and none of them starts, though a brain plans

@@ -24,8 +24,8 @@ from support.driver.driver_world import ManualMachine, PlayedBackend, features
 from dlrover_nb.core.brain import rounds as rounds_module
 from dlrover_nb.core.brain import service as service_module
 from dlrover_nb.core.brain.service import Brain, Rhythm
-from dlrover_nb.core.client.calls import CALLS
-from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.calls import CALLS
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from simulation.brain.audit import BrainAudit
     from simulation.brain.schedule import BrainScenario
 
-    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.driver.own import own_job
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.brain import BrainRound

@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, S
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
 
 LIMIT_S = 300
 
@@ -49,7 +49,7 @@ def decide_refused(link: MasterLink, refused: Decision, error: type[DlroverError
 
 
 class LinkConformance:
-    """The contract of `core.client.link.MasterLink`."""
+    """The contract of `core.client.link.protocols.MasterLink`."""
 
     name = "contract"
 

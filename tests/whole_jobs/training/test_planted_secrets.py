@@ -14,7 +14,7 @@ from torch import nn
 
 from dlrover_nb import trainable
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
-from dlrover_nb.core.client import past_runs
+from dlrover_nb.core.client.past import history_queries
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.redaction import PLACEHOLDER
@@ -101,7 +101,7 @@ def test_the_history_holds_no_secret(ended: Job) -> None:
     folder = ended.folder.parent
     for path in folder.glob("history.db*"):
         assert PLANTED.encode() not in path.read_bytes()
-    run = past_runs.run_history("real", url=ended.history).run
+    run = history_queries.run_history("real", url=ended.history).run
     assert run.spec.kubernetes.env == tuple(f"{name}={PLACEHOLDER}" for name in ("FEED", "HF_TOKEN", "LEVEL"))
     assert run.message.endswith(f"token={PLACEHOLDER}")
 

@@ -8,7 +8,7 @@ import pytest
 from support.jobs import builders as b
 from support.jobs.builders import HOSTILE
 
-from dlrover_nb.core.client.past_runs import RunHistory
+from dlrover_nb.core.client.past.history_queries import RunHistory
 from dlrover_nb.core.history import JobRun
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus

@@ -48,7 +48,7 @@ from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
 from dlrover_nb.core.backends.kubernetes.room.queues import queue_waits
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle, user_name
-from dlrover_nb.core.client.past_runs import past_jobs
+from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA

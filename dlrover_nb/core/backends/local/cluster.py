@@ -37,7 +37,7 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.client.past_runs import past_jobs
+from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import (
     BackendError,

@@ -27,8 +27,8 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     read_supervisor,
 )
-from dlrover_nb.core.client.calls import CALLS, ONCE
-from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.calls import CALLS, ONCE
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.backends.local.record import MasterRecord
-    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link.calls import Answer, Call
 
 MODULE = "dlrover_nb.core.backends.local.master"
 START_LIMIT_S = 90.0

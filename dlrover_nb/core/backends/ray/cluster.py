@@ -38,7 +38,7 @@ from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silen
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.client.past_runs import past_jobs
+from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, InvalidValueError, NotFoundError

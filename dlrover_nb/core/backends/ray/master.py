@@ -23,8 +23,8 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable
-from dlrover_nb.core.client.calls import ANSWERS, CALLS, ONCE, Failed
-from dlrover_nb.core.client.link import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
+from dlrover_nb.core.client.link.calls import ANSWERS, CALLS, ONCE, Failed
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError, WireError
@@ -37,7 +37,7 @@ from dlrover_nb.core.structs.job.job import JobSpec
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.programs.running import ProgramSetup
-    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.driver.external.external_inputs import StepReports
     from dlrover_nb.core.driver.loop.loop import JobLoop
 
@@ -57,7 +57,7 @@ class MasterActor:
         threading.Thread(target=prune, args=(folder.parent, time.time()), name="prune", daemon=True).start()
 
     def answer(self, call: bytes) -> bytes:
-        """Answer an encoded call of `core.client.calls`."""
+        """Answer an encoded call of `core.client.link.calls`."""
         try:
             return self._calls.answer_packed(call)
         except WireError:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayError
 
-from dlrover_nb.core.client.calls import CALLS, AskSummary
-from dlrover_nb.core.client.link import unpack_answer
+from dlrover_nb.core.client.link.call_ends import unpack_answer
+from dlrover_nb.core.client.link.calls import CALLS, AskSummary
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.views.summary import JobSummary
 

@@ -332,7 +332,7 @@ class SimulatedCluster(OfThisAccount):
 
 
 class _Link:
-    """One job of a simulated cluster; implements `core.client.master_link.MasterLink`.
+    """One job of a simulated cluster; implements `core.client.link.protocols.MasterLink`.
 
     A slider asks at every move, and the loop may be busy with the fit of another job: an answer serves
     requests for `FRESH_S`, until a decision is made here.

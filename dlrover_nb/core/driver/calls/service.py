@@ -1,4 +1,4 @@
-"""The master's HTTP: a WSGI application that answers the calls of `core.client.calls`.
+"""The master's HTTP: a WSGI application that answers the calls of `core.client.link.calls`.
 
 A request must carry an access token of the job, and every call is the same kind of request, so there is one
 place that checks it. In a cluster of pods clients connect through the API server's pod proxy with their own
@@ -20,8 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
-from dlrover_nb.core.client.calls import ANSWERS, CALLS, NotBegun, right_of
-from dlrover_nb.core.client.link import CallHandler
+from dlrover_nb.core.client.link.call_ends import CallHandler
+from dlrover_nb.core.client.link.calls import ANSWERS, CALLS, NotBegun, right_of
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.calls.trainer_reports import take_status
 from dlrover_nb.core.errors import BackendError, WireError
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from dlrover_nb.core.client.calls import Answer, Call
-    from dlrover_nb.core.client.link import Served
+    from dlrover_nb.core.client.link.call_ends import Served
+    from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
     from dlrover_nb.core.structs.training.reported import TrainerReport
 

@@ -1,4 +1,4 @@
-"""The receiver of Kubeflow Trainer's protocol of training progress (`core.client.trainer_status`).
+"""The receiver of Kubeflow Trainer's protocol of training progress (`core.client.trainer.status_format`).
 
 As Kubeflow's the connection is HTTPS, with a certificate of the job's own (`certificate`). Plain HTTP, which
 all other reports of programs to their master use, is answered too.
@@ -10,7 +10,7 @@ import hmac
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qs
 
-from dlrover_nb.core.client.trainer_status import read_status, write_status
+from dlrover_nb.core.client.trainer.status_format import read_status, write_status
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.structs.training.reported import TrainerReport

@@ -73,7 +73,7 @@ PUBLISH_S = 0.5
 
 
 class JobLoop(Generic[ActionT]):
-    """Runs one job on a backend; fits `core.client.master_link.MasterLink`.
+    """Runs one job on a backend; fits `core.client.link.protocols.MasterLink`.
 
     Made by `opened`, with the job's files and socket open and its first snapshot published; `start` lets its
     thread run.

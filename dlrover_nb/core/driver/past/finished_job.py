@@ -13,7 +13,8 @@ from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.client.calls import (
+from dlrover_nb.core.client.link.call_ends import CallLink
+from dlrover_nb.core.client.link.calls import (
     Answer,
     AskLogs,
     AskModel,
@@ -26,7 +27,6 @@ from dlrover_nb.core.client.calls import (
     SnapshotReply,
     Stop,
 )
-from dlrover_nb.core.client.link import CallLink
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import NotFoundError, StaleDecisionError, WireError

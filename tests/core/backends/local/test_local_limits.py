@@ -12,7 +12,7 @@ import pytest
 from support.virtual_time import SlowProcess, VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.local.record import PROGRESS, MasterRecord, write_master
-from dlrover_nb.core.client.calls import AskSummary
+from dlrover_nb.core.client.link.calls import AskSummary
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.errors import BackendError
 

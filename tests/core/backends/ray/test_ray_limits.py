@@ -7,7 +7,7 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.ray import cluster as ray_cluster
-from dlrover_nb.core.client.calls import AskSnapshot
+from dlrover_nb.core.client.link.calls import AskSnapshot
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets.jobs.status import jobs_view

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.driver.external_pods_double import close_server
 from waitress.server import create_server
 
-from dlrover_nb.core.client.trainer_status import read_status, write_status
+from dlrover_nb.core.client.trainer.status_format import read_status, write_status
 from dlrover_nb.core.driver.calls.service import SERVER, MasterService
 from dlrover_nb.core.driver.calls.trainer_reports import MOST_BYTES
 from dlrover_nb.core.errors import WireError

@@ -12,7 +12,7 @@ from support.jobs.masters import Master
 from support.waiting import LIMIT_S
 from waitress.server import create_server
 
-from dlrover_nb.core.client.calls import (
+from dlrover_nb.core.client.link.calls import (
     ANSWERS,
     CALLS,
     AskModel,

@@ -12,7 +12,7 @@ from support.driver.driver_world import succeeded
 from support.jobs.builders import snapshot
 from support.plans.slow_world import SlowJob
 
-from dlrover_nb.core.client.past_runs import run_history
+from dlrover_nb.core.client.past.history_queries import run_history
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.plans.proposals import is_closed
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController

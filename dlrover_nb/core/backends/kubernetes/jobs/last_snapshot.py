@@ -12,7 +12,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.client.bare_snapshot import bare_snapshot
-from dlrover_nb.core.client.calls import Lines
+from dlrover_nb.core.client.link.calls import Lines
 from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.driver.past.finished_job import (
     FinishedJob,

@@ -34,7 +34,8 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
 )
 from dlrover_nb.core.backends.kubernetes.jobs.model import make_run_folder
 from dlrover_nb.core.backends.kubernetes.operator.elastic import why_no_export
-from dlrover_nb.core.client.calls import (
+from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, expect, unpack_answer
+from dlrover_nb.core.client.link.calls import (
     ONCE,
     Answer,
     AskModel,
@@ -47,7 +48,6 @@ from dlrover_nb.core.client.calls import (
     SnapshotReply,
     Stop,
 )
-from dlrover_nb.core.client.link import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import PodAnswered
-from dlrover_nb.core.client.calls import CALLS, right_of
+from dlrover_nb.core.client.link.calls import CALLS, right_of
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH, call_url
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.objects import HTTP_PORT
@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.decisions.call_rights import METHOD_OF, CallRight, 
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
-    from dlrover_nb.core.client.calls import Call
+    from dlrover_nb.core.client.link.calls import Call
 
 MOST_URL_BYTES = 6 << 10  # common proxies take lines of 8 KiB, and the path before it is ours too
 _EARLIER = {

@@ -33,7 +33,7 @@ from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.wire.pods import PodJob

@@ -30,8 +30,8 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.client import handle
-from dlrover_nb.core.client.calls import CALLS, AskSnapshot
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.link.calls import CALLS, AskSnapshot
 from dlrover_nb.core.driver.calls.service import (
     ACCESS_HEADER,
     CALL_PATH,

@@ -1,9 +1,9 @@
 """A link to a job's master in another process: both ends of a call.
 
-A client calls methods (`core.client.master_link`). Where the master is another process, `CallLink` makes a
-record of `core.client.calls` of each method call, a subclass sends it (to a Ray actor, or over HTTP), and in
-the master's process `CallHandler` calls the driver's method for the record. Both are in one module, because a
-new call changes both.
+A client calls methods (`core.client.link.protocols`). Where the master is another process, `CallLink` makes a
+record of `core.client.link.calls` of each method call, a subclass sends it (to a Ray actor, or over HTTP),
+and in the master's process `CallHandler` calls the driver's method for the record. Both are in one module,
+because a new call changes both.
 
 Actor methods called by name were rejected for Ray: each call was then written a second time, and a client of
 another release got an attribute error, or a record that it could not unpickle.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
 from dlrover_nb.core import errors
-from dlrover_nb.core.client.calls import (
+from dlrover_nb.core.client.link.calls import (
     ANSWERS,
     CALLS,
     Allot,
@@ -42,7 +42,7 @@ from dlrover_nb.core.client.calls import (
     Unchanged,
     Weights,
 )
-from dlrover_nb.core.client.master_link import MasterLink
+from dlrover_nb.core.client.link.protocols import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.decisions.decisions import Decision
@@ -54,7 +54,7 @@ from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.client.calls import Answer, Call
+    from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from dlrover_nb.core.client.trainer_status import write_status
+from dlrover_nb.core.client.trainer.status_format import write_status
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.reported import (

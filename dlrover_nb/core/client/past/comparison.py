@@ -13,7 +13,7 @@ from dlrover_nb.core import pricing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

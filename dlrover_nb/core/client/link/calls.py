@@ -4,8 +4,9 @@ A call is encoded as msgpack, over Ray as over HTTP. JSON was rejected: telemetr
 express (NaN). Pickles, Ray's default, were rejected too: a client and a master of different
 releases could not read each other's, and a pickle can run code. Decoding builds these records only.
 
-`core.client.link` converts methods to calls on the client's side, and calls to methods on the master's. A new
-call needs a record here and its right in `RIGHTS`, a method and a case there, and a method of the driver.
+`core.client.link.call_ends` converts methods to calls on the client's side, and calls to methods on the
+master's. A new call needs a record here and its right in `RIGHTS`, a method and a case there, and a method of
+the driver.
 """
 
 from __future__ import annotations

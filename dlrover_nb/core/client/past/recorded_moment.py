@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.compared_runs import plan_spans
+from dlrover_nb.core.client.past.comparison import plan_spans
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.views.moment import Happening, HappeningKind, Moment, Source
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.client.past_runs import RunHistory
+    from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
     from dlrover_nb.core.structs.decisions.mitigations import Mitigation
 

@@ -9,7 +9,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Action
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.client.master_link import MasterLink
+    from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.structs.decisions.commands import Command
     from dlrover_nb.core.structs.decisions.decisions import Decision
 

@@ -1,0 +1,1 @@
+"""Runs that ended, from the history: all of them, several compared, one at a moment."""

@@ -1,0 +1,1 @@
+"""The progress of a job, as Kubeflow Trainer takes it."""
