@@ -33,8 +33,8 @@ from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.charts import throughput
 from dlrover_nb.widgets.clusters.many import ManyJobs
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.commands import Entry
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 if TYPE_CHECKING:
     from pathlib import Path

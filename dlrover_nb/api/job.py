@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.schema import DataSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.blocks import View
-    from dlrover_nb.widgets.live.live import LiveView
-    from dlrover_nb.widgets.live.poller import Poller
+    from dlrover_nb.widgets.live.browser.poller import Poller
+    from dlrover_nb.widgets.live.live_view import LiveView
     from dlrover_nb.widgets.rows.tables import Tables
 
 NEW_S = 2.0  # a job's master takes a moment to start; till then the first display must not wait for it
@@ -85,7 +85,7 @@ class Job(Results):
 
     def watch(self) -> LiveView:
         """Return a live view; a front end without widgets shows its static form."""
-        from dlrover_nb.widgets.live.live import LiveView  # noqa: PLC0415 - views load on demand
+        from dlrover_nb.widgets.live.live_view import LiveView  # noqa: PLC0415 - views load on demand
 
         return LiveView(self.handle, self.poller)
 

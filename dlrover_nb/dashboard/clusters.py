@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Callable

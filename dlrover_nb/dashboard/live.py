@@ -8,7 +8,7 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.documents import person_here
 from dlrover_nb.dashboard.shell import error_html
-from dlrover_nb.widgets.live.live import LiveView
+from dlrover_nb.widgets.live.live_view import LiveView
 from dlrover_nb.widgets.theme import DARK_PAGE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dlrover_nb.api.waiting import shown_waits
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.waits import is_heard, tell
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 
 class Drawn:

@@ -34,7 +34,7 @@ from dlrover_nb.core.structs.job.job import DataFormat, JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import explain_verbs, loaded
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.flags import FlagTable
     from dlrover_nb.magics.verb import Values
-    from dlrover_nb.widgets.live.live import LiveView
+    from dlrover_nb.widgets.live.live_view import LiveView
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 from dlrover_nb.widgets.charts import all_charts, curve
 from dlrover_nb.widgets.jobs.status import first_steps_words
 from dlrover_nb.widgets.jobs.whatif import Axis, value
+from dlrover_nb.widgets.live.controls.elements import pane, select, text
 from dlrover_nb.widgets.live.live_charts.legend import Entry
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live.live_charts.sources import Source
-from dlrover_nb.widgets.live.parts import pane, select, text
 from dlrover_nb.widgets.svg.marks import Points
 from dlrover_nb.widgets.svg.palette import PURPLE, RED
 from dlrover_nb.widgets.theme import HALF, WRAP

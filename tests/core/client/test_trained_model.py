@@ -23,7 +23,7 @@ from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.job import DataSpec, Embedding, ModelSpec
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

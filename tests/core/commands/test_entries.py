@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Sta
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 VIEWER = Asker(Person("eve", grants=(Grant(AccessRole.VIEWER),)), Entry.DASHBOARD)
 

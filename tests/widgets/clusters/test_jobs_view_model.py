@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
 from dlrover_nb.widgets.clusters.many.jobs_view_model import FORGET_S, JobsViewModel
 from dlrover_nb.widgets.clusters.many.view import ManyJobs
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 
 class FakeCluster:

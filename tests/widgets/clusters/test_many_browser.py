@@ -9,7 +9,7 @@ from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 
 pytestmark = [
     pytest.mark.browser,

@@ -31,7 +31,7 @@ from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.plans import decision_view, plans_view
 from dlrover_nb.widgets.jobs.status import jobs_view, status_view
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.mitigations import (
     gain_words,
     mitigations_view,

@@ -18,9 +18,9 @@ from support.jobs.masters import Master
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.delivery import KEY, LEAST_APART_S, NumberedComm
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 
 class UnknownModelError(Exception):

@@ -16,8 +16,8 @@ from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import Evaluation, NodePhase
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.jobs.status import evaluation_words, fit_words, status_view
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 TRAINED = builders.snapshot()
 STARTING = replace(

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.widgets.live.latest_only import LatestOnly
+from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
 
 
 class Later:

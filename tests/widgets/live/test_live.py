@@ -11,10 +11,10 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.widgets.jobs.review import Answer
-from dlrover_nb.widgets.live.cell import Cell
+from dlrover_nb.widgets.live.browser.cell_outputs import Cell
+from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 
 class Changes:
@@ -234,9 +234,11 @@ class Page:
 @pytest.fixture
 def page(monkeypatch) -> Page:
     page = Page()
-    monkeypatch.setattr("dlrover_nb.widgets.live.cell.can_show_live", lambda: True)
-    monkeypatch.setattr("dlrover_nb.widgets.live.scripts._published", lambda: ("<style></style>", "run()"))
-    for where in ("IPython.display", "dlrover_nb.widgets.live.scripts"):
+    monkeypatch.setattr("dlrover_nb.widgets.live.browser.cell_outputs.can_show_live", lambda: True)
+    monkeypatch.setattr(
+        "dlrover_nb.widgets.live.browser.scripts._published", lambda: ("<style></style>", "run()")
+    )
+    for where in ("IPython.display", "dlrover_nb.widgets.live.browser.scripts"):
         monkeypatch.setattr(f"{where}.display", page.display)
         monkeypatch.setattr(f"{where}.update_display", page.display)
     return page

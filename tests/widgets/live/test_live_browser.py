@@ -14,8 +14,8 @@ from support.waiting import until
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.widgets.jobs.review import LOCK_S
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 HELD = "window.held_ms = performance.now() + 10_000; performance.now = () => window.held_ms"  # held, later
 BEATS = "() => Bokeh.documents.some(doc => doc.dlrover_link)"

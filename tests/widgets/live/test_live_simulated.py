@@ -11,8 +11,8 @@ from support.waiting import until
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 pytestmark = [
     pytest.mark.browser,

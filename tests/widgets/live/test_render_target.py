@@ -20,8 +20,8 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 pytestmark = pytest.mark.more
 

@@ -16,9 +16,9 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.widgets.jobs.review import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
+from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, NO_MORE
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import panel as pn
 import pytest
 
-from dlrover_nb.widgets.live.scripts import FIXES
+from dlrover_nb.widgets.live.browser.scripts import FIXES
 
 pytestmark = [
     pytest.mark.browser,

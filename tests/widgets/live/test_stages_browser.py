@@ -24,8 +24,8 @@ from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.widgets.jobs.status import status_view
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 
 pytestmark = [
     pytest.mark.browser,

@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.status import status_view
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.poller import Poller
+from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.live_view import LiveView
 from dlrover_nb.widgets.past.report import report_html
 
 pytestmark = [

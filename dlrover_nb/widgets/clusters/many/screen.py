@@ -13,8 +13,8 @@ from dlrover_nb.widgets.clusters.many import static
 from dlrover_nb.widgets.clusters.many.columns import columns
 from dlrover_nb.widgets.clusters.many.figure import Figure
 from dlrover_nb.widgets.clusters.many.table import JobsTable
-from dlrover_nb.widgets.live.parts import button, select
-from dlrover_nb.widgets.live.render_target import RenderTarget
+from dlrover_nb.widgets.live.browser.render_target import RenderTarget
+from dlrover_nb.widgets.live.controls.elements import button, select
 from dlrover_nb.widgets.series import natural
 from dlrover_nb.widgets.theme import MUTED, PAGE, WRAP
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.widgets.clusters.many.columns import Columns, JobsViewState
-    from dlrover_nb.widgets.live.live import LiveView
-    from dlrover_nb.widgets.live.screen import Screen
+    from dlrover_nb.widgets.live.job_screen import Screen
+    from dlrover_nb.widgets.live.live_view import LiveView
 
 _TOTALS = (  # sent once, the numbers each second
     f"dl{{display:flex;flex-wrap:wrap;margin:4px 0}}dl div{{margin-right:28px}}dt{{color:{MUTED}}}"

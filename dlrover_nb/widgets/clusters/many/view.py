@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.clusters.many import static
 from dlrover_nb.widgets.clusters.many.jobs_view_model import JobsViewModel
-from dlrover_nb.widgets.live.cell import static_bundle
-from dlrover_nb.widgets.live.live import LiveView
-from dlrover_nb.widgets.live.live_page import LivePage
+from dlrover_nb.widgets.live.browser.cell_outputs import static_bundle
+from dlrover_nb.widgets.live.browser.live_page import LivePage
+from dlrover_nb.widgets.live.live_view import LiveView
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.clusters.many.screen import ManyScreen
-    from dlrover_nb.widgets.live.poller import Poller
+    from dlrover_nb.widgets.live.browser.poller import Poller
     from dlrover_nb.widgets.rows.tables import Tables
 
 

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.jobs.review import Answer, meaning, undo_label, undo_words
-from dlrover_nb.widgets.live.parts import choice, pane, press_button, relabel, text
+from dlrover_nb.widgets.live.controls.elements import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
 
 if TYPE_CHECKING:

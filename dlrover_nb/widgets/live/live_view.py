@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.status import status_view
-from dlrover_nb.widgets.live.cell import static_bundle
+from dlrover_nb.widgets.live.browser.cell_outputs import static_bundle
+from dlrover_nb.widgets.live.browser.live_page import LivePage
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
-from dlrover_nb.widgets.live.live_page import LivePage
 from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from threading import RLock
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.widgets.live.poller import Poller
-    from dlrover_nb.widgets.live.render_target import RenderTarget
-    from dlrover_nb.widgets.live.screen import Screen
+    from dlrover_nb.widgets.live.browser.poller import Poller
+    from dlrover_nb.widgets.live.browser.render_target import RenderTarget
+    from dlrover_nb.widgets.live.job_screen import Screen
     from dlrover_nb.widgets.rows.tables import Tables
 
 
@@ -57,7 +57,7 @@ class LiveView(LivePage["Screen"]):
         self._drop(screen)
 
     def _make_screen(self, lock: RLock | None = None) -> Screen:
-        from dlrover_nb.widgets.live.screen import Screen  # noqa: PLC0415 - panel takes seconds to import
+        from dlrover_nb.widgets.live.job_screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
         take_back = self._cell.take_back_scripts
         return Screen(self.view_model, self._drop, take_back, lock=lock, can_act=self._can_act)

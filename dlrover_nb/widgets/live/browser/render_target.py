@@ -28,8 +28,8 @@ from panel.io.resources import LOCAL_DIST
 from panel.io.state import set_curdoc
 
 from dlrover_nb.widgets import theme
+from dlrover_nb.widgets.live.controls.slider import Slider
 from dlrover_nb.widgets.live.delivery import KEY, NumberedComm, Pulse, whole_picture
-from dlrover_nb.widgets.live.slider import Slider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlrover_nb.widgets.blocks import View
-    from dlrover_nb.widgets.live.scripts import Scripts
+    from dlrover_nb.widgets.live.browser.scripts import Scripts
 
 STATIC_EVERY_S = 10.0
 _HIDE_WHILE_LIVE = (
@@ -51,7 +51,7 @@ class Cell:
         from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
 
         if can_show_live():
-            from dlrover_nb.widgets.live.scripts import Scripts  # noqa: PLC0415 - panel takes seconds to import
+            from dlrover_nb.widgets.live.browser.scripts import Scripts  # noqa: PLC0415 - panel takes seconds to import
 
             self._scripts = Scripts()
             display(live_layout())

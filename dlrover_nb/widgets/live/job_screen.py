@@ -26,13 +26,13 @@ from dlrover_nb.widgets.jobs.review import (
     too_early,
 )
 from dlrover_nb.widgets.jobs.why import why_view
-from dlrover_nb.widgets.live.action_card import ActionCard
+from dlrover_nb.widgets.live.browser.render_target import RenderTarget
 from dlrover_nb.widgets.live.chart_grid import ChartGrid
-from dlrover_nb.widgets.live.decision_buttons import DecisionButtons
-from dlrover_nb.widgets.live.latest_only import LatestOnly
-from dlrover_nb.widgets.live.parts import button, pane, press_field, sends, sends_choice, text
-from dlrover_nb.widgets.live.render_target import RenderTarget
-from dlrover_nb.widgets.live.sliders import Sliders
+from dlrover_nb.widgets.live.controls.action_card import ActionCard
+from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
+from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text
+from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
+from dlrover_nb.widgets.live.controls.whatif_sliders import Sliders
 from dlrover_nb.widgets.theme import HALF, PAGE, WRAP
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import panel as pn
 from dlrover_nb.widgets import mitigations
 from dlrover_nb.widgets.blocks import Facts, block_html, escape
 from dlrover_nb.widgets.jobs.review import meaning
-from dlrover_nb.widgets.live.parts import pane, press_button, relabel, text
+from dlrover_nb.widgets.live.controls.elements import pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import WRAP
 
 if TYPE_CHECKING:

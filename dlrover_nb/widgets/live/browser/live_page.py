@@ -9,14 +9,14 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from dlrover_nb.widgets.live.cell import Cell
+from dlrover_nb.widgets.live.browser.cell_outputs import Cell
 from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.widgets.live.poller import Poller
-    from dlrover_nb.widgets.live.render_target import RenderTarget
+    from dlrover_nb.widgets.live.browser.poller import Poller
+    from dlrover_nb.widgets.live.browser.render_target import RenderTarget
 
 
 class _Screen(Protocol):

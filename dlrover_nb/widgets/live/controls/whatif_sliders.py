@@ -25,9 +25,9 @@ from dlrover_nb.widgets.jobs.whatif import (
     plan_words,
     rest,
 )
-from dlrover_nb.widgets.live.latest_only import LatestOnly
-from dlrover_nb.widgets.live.parts import button, pane, press_button, relabel, text
-from dlrover_nb.widgets.live.slider import Slider
+from dlrover_nb.widgets.live.controls.elements import button, pane, press_button, relabel, text
+from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
+from dlrover_nb.widgets.live.controls.slider import Slider
 from dlrover_nb.widgets.theme import ANY, HALF
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What people press and move in a live view: buttons, sliders, and the parts around them."""
