@@ -20,8 +20,8 @@ from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.brain_view import BrainView
-    from dlrover_nb.api.views import Note
+    from dlrover_nb.api.views.brain_view import BrainView
+    from dlrover_nb.api.views.job_views import Note
     from dlrover_nb.core.brain.cluster_plan import BrainSettings
     from dlrover_nb.core.brain.service import Brain
     from dlrover_nb.core.client.cluster import Cluster
@@ -47,7 +47,7 @@ def _brain(
     settings: BrainSettings,
 ) -> Note | BrainView:
     """Plan until Ctrl-C or SIGTERM, plan once, or show what was planned last."""
-    from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
+    from dlrover_nb.api.views.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
     from dlrover_nb.core.history.stores.brain_rounds import RoundStore  # noqa: PLC0415 - as above
 
     named, history = name or _name_of(commands), history or _shared_history(commands)
@@ -100,7 +100,7 @@ def _made(
 
 def _once(brain: Brain) -> BrainView:
     """Plan once, if no other brain does."""
-    from dlrover_nb.api.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
+    from dlrover_nb.api.views.brain_view import BrainView  # noqa: PLC0415 - with the verb alone
 
     if not brain.renew():
         raise InvalidValueError(
@@ -114,7 +114,7 @@ def _once(brain: Brain) -> BrainView:
 
 
 def _run(brain: Brain, name: str) -> Note:
-    from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - charts load with the first verb
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

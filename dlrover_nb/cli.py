@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from dlrover_nb.api.views import Note, StatusView
+from dlrover_nb.api.views.job_views import Note, StatusView
 from dlrover_nb.brain import BRAIN
 from dlrover_nb.core.client.cluster import NamesItself
 from dlrover_nb.core.client.until import Until, is_reached

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.views import JobsView, RunsView, Shown
+from dlrover_nb.api.views.job_views import JobsView, RunsView, Shown
 from dlrover_nb.widgets.blocks import (
     Contents,
     Facts,

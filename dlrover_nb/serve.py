@@ -19,7 +19,7 @@ from dlrover_nb.output import CLI
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from dlrover_nb.api.views import Note, TextView
+    from dlrover_nb.api.views.job_views import Note, TextView
     from dlrover_nb.dashboard.server import DashboardServer
     from dlrover_nb.dashboard.settings import ServeSettings
     from dlrover_nb.magics.commands import Commands
@@ -47,7 +47,7 @@ def _serve(
     link: bool,
 ) -> Note:
     """Serve the dashboard until Ctrl-C or SIGTERM, or lead to the one that runs."""
-    from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - charts load with the first verb
     from dlrover_nb.dashboard.log import set_up  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.run import run  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.sign_in.by_secret import redirecting_file  # noqa: PLC0415 - as above
@@ -85,7 +85,7 @@ def _said(server: DashboardServer, stream: TextIO) -> str:
 
 def _link(settings: ServeSettings, *, open_page: bool) -> Note:
     """Return the address of a server of this account that runs."""
-    from dlrover_nb.api.views import Note  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - charts load with the first verb
     from dlrover_nb.dashboard.sign_in.by_secret import own_server, redirecting_file  # noqa: PLC0415 - of an extra
 
     server = own_server(settings.first_page(settings.port), settings.port)
@@ -150,7 +150,7 @@ def _users(  # noqa: PLR0913 - the arguments of one verb
     password_stdin: bool,
 ) -> Note | TextView:
     """Add somebody who may sign in, remove them, or list all."""
-    from dlrover_nb.api.views import Note, TextView  # noqa: PLC0415 - charts load with the first verb
+    from dlrover_nb.api.views.job_views import Note, TextView  # noqa: PLC0415 - charts load with the first verb
     from dlrover_nb.dashboard.sign_in.users import read_users  # noqa: PLC0415 - of an extra
 
     path = Path(file).expanduser().absolute() if file else default_users_file()

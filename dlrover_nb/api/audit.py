@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import Note, Shown
+from dlrover_nb.api.views.job_views import Note, Shown
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import AuditBrokenError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs import _check

@@ -6,14 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api import past
-from dlrover_nb.api.connection_view import ConnectionView
+from dlrover_nb.api.inputs.job_of_submit import job_of, settings_of
+from dlrover_nb.api.inputs.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.records import Records
-from dlrover_nb.api.submission import job_of, settings_of
-from dlrover_nb.api.unmanaged_view import others_blocks, unmanaged_job_view
-from dlrover_nb.api.views import JobsView, Note, SubmittedView
-from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.api.views.connection_view import ConnectionView
+from dlrover_nb.api.views.job_views import JobsView, Note, SubmittedView
+from dlrover_nb.api.views.shown_waits import shown_waits
+from dlrover_nb.api.views.unmanaged_view import others_blocks, unmanaged_job_view
 from dlrover_nb.core.client.asked_cluster import AskedCluster
 from dlrover_nb.core.errors import DlroverError, NotFoundError, UnmanagedJobError
 from dlrover_nb.core.structs import _check
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.api.imports import ImportView
-    from dlrover_nb.api.load_view import LoadView
-    from dlrover_nb.api.submission import JobText
-    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
-    from dlrover_nb.api.views import LogsView, TextView
+    from dlrover_nb.api.inputs.job_of_submit import JobText
+    from dlrover_nb.api.views.job_views import LogsView, TextView
+    from dlrover_nb.api.views.load_view import LoadView
+    from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.plan.capacity import Capacity
@@ -90,7 +90,7 @@ class Cluster(Records):
         --------
         >>> cluster.load().load.idle
         """
-        from dlrover_nb.api.load_view import LoadView  # noqa: PLC0415 - it loads the history's database
+        from dlrover_nb.api.views.load_view import LoadView  # noqa: PLC0415 - it loads the history's database
         from dlrover_nb.core.client.load_sampler import recent_points, sample_load  # noqa: PLC0415 - as above
 
         _check.above_zero("hours", hours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.api.views.shown_waits import shown_waits
 from dlrover_nb.core.connect import connect as connect_core
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dlrover_nb.api.submission import read_text
-from dlrover_nb.api.views import Shown
+from dlrover_nb.api.inputs.job_of_submit import read_text
+from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export import (
     Exporter,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.submission import read_text
-from dlrover_nb.api.views import Shown
+from dlrover_nb.api.inputs.job_of_submit import read_text
+from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export import read_export
 from dlrover_nb.core.export.alone import PICKLED
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.views import DecisionView
+    from dlrover_nb.api.views.job_views import DecisionView
     from dlrover_nb.core.export import Imported, Provenance
     from dlrover_nb.core.structs.job.external import ExternalSpec
     from dlrover_nb.core.structs.job.job import JobSpec

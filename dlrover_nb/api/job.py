@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from dlrover_nb.api.inputs.sizes import Sizes
 from dlrover_nb.api.results import Results
-from dlrover_nb.api.sizes import Sizes
-from dlrover_nb.api.views import Note, PlansView, ShardsView, StatusView, WhatIfView, WhyView
-from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.api.views.job_views import Note, PlansView, ShardsView, StatusView, WhatIfView, WhyView
+from dlrover_nb.api.views.shown_waits import shown_waits
 from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.why import question_of
@@ -16,8 +16,8 @@ from dlrover_nb.core.why import question_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from dlrover_nb.api.goals_view import GoalsView
-    from dlrover_nb.api.views import Shown
+    from dlrover_nb.api.views.goals_view import GoalsView
+    from dlrover_nb.api.views.job_views import Shown
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.schema import DataSchema
@@ -112,7 +112,7 @@ class Job(Results):
         --------
         >>> job.plan("≤ 12 $/h, done by 18:00")
         """
-        from dlrover_nb.api.goals_view import goals_view  # noqa: PLC0415 - views load on demand
+        from dlrover_nb.api.views.goals_view import goals_view  # noqa: PLC0415 - views load on demand
 
         return goals_view(goals, self.handle.with_short_timeout.snapshot())
 

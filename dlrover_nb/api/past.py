@@ -9,7 +9,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import HistoryView, LogsView, RunsView, ScoresView, logs_title
+from dlrover_nb.api.views.job_views import HistoryView, LogsView, RunsView, ScoresView, logs_title
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:

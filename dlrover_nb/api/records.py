@@ -9,7 +9,7 @@ from dlrover_nb.widgets.rows.tables import Tabular
 
 if TYPE_CHECKING:
     from dlrover_nb.api.audit import AuditView
-    from dlrover_nb.api.views import HistoryView, RunsView, ScoresView
+    from dlrover_nb.api.views.job_views import HistoryView, RunsView, ScoresView
 
 
 class Records(Tabular):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api import past
 from dlrover_nb.api.steering import Steering
-from dlrover_nb.api.views import HistoryView, LogsView, Note, logs_title
+from dlrover_nb.api.views.job_views import HistoryView, LogsView, Note, logs_title
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.files import write
 from dlrover_nb.core.structs.job.solutions import SolutionName
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.api.exports import ExportView
-    from dlrover_nb.api.stragglers_view import StragglersView
+    from dlrover_nb.api.views.stragglers_view import StragglersView
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
@@ -76,7 +76,7 @@ class Results(Steering):
         --------
         >>> job.stragglers().review.findings
         """
-        from dlrover_nb.api.stragglers_view import StragglersView  # noqa: PLC0415 - NumPy loads on demand
+        from dlrover_nb.api.views.stragglers_view import StragglersView  # noqa: PLC0415 - NumPy loads on demand
         from dlrover_nb.core.straggler.review import review  # noqa: PLC0415 - as above
 
         handle = self.handle.with_short_timeout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.sizes import Sizes, check_given
-from dlrover_nb.api.views import DecisionView
+from dlrover_nb.api.inputs.sizes import Sizes, check_given
+from dlrover_nb.api.views.job_views import DecisionView
 from dlrover_nb.core.client.action_request import ActionRequest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import Mode
@@ -16,7 +16,7 @@ from dlrover_nb.widgets.rows.tables import Tabular
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.api.stragglers_view import MitigationsView
+    from dlrover_nb.api.views.stragglers_view import MitigationsView
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
@@ -276,7 +276,7 @@ class Steering(Tabular):
         --------
         >>> job.mitigations().snapshot.open_mitigation
         """
-        from dlrover_nb.api.stragglers_view import MitigationsView  # noqa: PLC0415 - NumPy loads on demand
+        from dlrover_nb.api.views.stragglers_view import MitigationsView  # noqa: PLC0415 - NumPy loads on demand
 
         return MitigationsView(self.handle.with_short_timeout.snapshot())
 

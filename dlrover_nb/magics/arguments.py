@@ -20,7 +20,7 @@ from dlrover_nb.magics.verbs import VERBS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.api.views import TextView
+    from dlrover_nb.api.views.job_views import TextView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Argument, Call
 
@@ -111,7 +111,7 @@ class Grammar:
 
     def _help(self, _: Commands, *, verb: str | None) -> TextView:
         """Explain all verbs, or one."""
-        from dlrover_nb.api.views import TextView  # noqa: PLC0415 - charts load with the first verb
+        from dlrover_nb.api.views.job_views import TextView  # noqa: PLC0415 - charts load with the first verb
 
         return TextView(f"Help: {verb}" if verb else "Help", self.help_text(verb))
 

@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.api.views.shown_waits import shown_waits
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import Target, read_address
 from dlrover_nb.core.errors import (
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
-    from dlrover_nb.api.views import DecisionView, JobsView, Note, StatusView
+    from dlrover_nb.api.views.job_views import DecisionView, JobsView, Note, StatusView
+    from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
     from dlrover_nb.core.client.cluster import Cluster as CoreCluster
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.verb import Call

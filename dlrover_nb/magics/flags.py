@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.sizes import Sizes, check_given
+from dlrover_nb.api.inputs.sizes import Sizes, check_given
 from dlrover_nb.magics.parser import number, whole
 from dlrover_nb.magics.verb import argument
 

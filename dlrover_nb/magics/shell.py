@@ -18,7 +18,7 @@ from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from dlrover_nb.api import reprs
+from dlrover_nb.api.views import reprs
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES
@@ -50,7 +50,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
     @line_cell_magic  # type: ignore[untyped-decorator]  # as above
     def dlrover(self, line: str, cell: str | None = None) -> object:
         """Run one verb; the help of all verbs takes this text's place."""
-        from dlrover_nb.api.views import Note  # noqa: PLC0415 - as the commands
+        from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - as the commands
 
         self.commands.is_shown = cell is not None or self._ends_with(line)
         try:

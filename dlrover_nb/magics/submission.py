@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlrover_nb.api.submission import job_of, read_job_file
+from dlrover_nb.api.inputs.job_of_submit import job_of, read_job_file
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS

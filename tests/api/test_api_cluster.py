@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.views import StatusView
+    from dlrover_nb.api.views.job_views import StatusView
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from support.cases import for_each
 from support.jobs import builders as b
 
-from dlrover_nb.api.connection_view import ConnectionView
 from dlrover_nb.api.exports import ExportView
-from dlrover_nb.api.views import (
+from dlrover_nb.api.views.connection_view import ConnectionView
+from dlrover_nb.api.views.job_views import (
     DecisionView,
     JobsView,
     Note,
@@ -168,9 +168,7 @@ def test_memory_near_its_limit_warns():
 
 
 def test_formatters_import_neither_panel_nor_bokeh():
-    code = (
-        "import sys, dlrover_nb.api.views; print([m for m in ('panel', 'bokeh', 'ray') if m in sys.modules])"
-    )
+    code = "import sys, dlrover_nb.api.views.job_views; print([m for m in ('panel', 'bokeh', 'ray') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

@@ -9,7 +9,7 @@ import pytest
 from support.jobs.cluster_double import MemoryCluster
 
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.api.views import Note
+from dlrover_nb.api.views.job_views import Note
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 

@@ -8,9 +8,9 @@ import pytest
 from support.jobs.cluster_double import Link
 from support.waiting import until
 
-from dlrover_nb.api import waiting
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.waiting import shown_waits
+from dlrover_nb.api.views import shown_waits as waiting
+from dlrover_nb.api.views.shown_waits import shown_waits
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.waits import is_heard, tell

@@ -13,8 +13,8 @@ from support.cases import for_each
 from support.jobs.cluster_double import MemoryCluster
 
 from dlrover_nb.api import Cluster
-from dlrover_nb.api.submission import job_of, settings_of
-from dlrover_nb.api.views import SubmittedView
+from dlrover_nb.api.inputs.job_of_submit import job_of, settings_of
+from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec

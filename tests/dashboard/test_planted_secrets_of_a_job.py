@@ -12,10 +12,10 @@ from support.dashboard.dashboards import ByName, Client, running
 from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
 from support.jobs import builders as b
 
-from dlrover_nb.api import reprs
 from dlrover_nb.api.imports import ImportView
 from dlrover_nb.api.job_builder import JobBuilder
-from dlrover_nb.api.views import StatusView
+from dlrover_nb.api.views import reprs
+from dlrover_nb.api.views.job_views import StatusView
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.second_person import NO_RULES

@@ -14,7 +14,7 @@ from support.cases import for_each
 
 from dlrover_nb import cli
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.api.sizes import Sizes
+from dlrover_nb.api.inputs.sizes import Sizes
 from dlrover_nb.core.backends.simulated.assumptions import N_MACHINE, SPEED
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.jobs import builders as b
 
-from dlrover_nb.api import reprs
+from dlrover_nb.api.views import reprs
 from dlrover_nb.core.history.runs.prediction_scores import scoreboard
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed

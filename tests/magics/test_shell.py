@@ -19,14 +19,14 @@ from support.jobs.cluster_double import BETTER, Link, MemoryCluster
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.job import NEW_S, Job
-from dlrover_nb.api.stragglers_view import MitigationsView
-from dlrover_nb.api.views import (
+from dlrover_nb.api.views.job_views import (
     DecisionView,
     JobsView,
     Note,
     PlansView,
     StatusView,
 )
+from dlrover_nb.api.views.stragglers_view import MitigationsView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions.decisions import Verdict

@@ -19,7 +19,7 @@ from support.jobs.past_jobs import past, run
 from support.jobs.replies import LINE, explanation
 
 from dlrover_nb.api.exports import CheckView, ExportView
-from dlrover_nb.api.views import Note, TextView
+from dlrover_nb.api.views.job_views import Note, TextView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.imported import Imported
 from dlrover_nb.core.history import scoreboard

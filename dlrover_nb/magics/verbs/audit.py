@@ -12,7 +12,7 @@ from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.audit import AuditView
-    from dlrover_nb.api.views import Note
+    from dlrover_nb.api.views.job_views import Note
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 

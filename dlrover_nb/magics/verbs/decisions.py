@@ -29,10 +29,10 @@ from dlrover_nb.magics.parser import (
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.goals_view import GoalsView
-    from dlrover_nb.api.sizes import Sizes
-    from dlrover_nb.api.stragglers_view import MitigationsView, StragglersView
-    from dlrover_nb.api.views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
+    from dlrover_nb.api.inputs.sizes import Sizes
+    from dlrover_nb.api.views.goals_view import GoalsView
+    from dlrover_nb.api.views.job_views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
+    from dlrover_nb.api.views.stragglers_view import MitigationsView, StragglersView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 

@@ -12,8 +12,8 @@ from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.unmanaged_view import UnmanagedJobView
-    from dlrover_nb.api.views import JobsView, Note, ShardsView, StatusView
+    from dlrover_nb.api.views.job_views import JobsView, Note, ShardsView, StatusView
+    from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 

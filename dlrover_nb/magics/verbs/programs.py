@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import Note, Shown
+from dlrover_nb.api.views.job_views import Note, Shown
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole

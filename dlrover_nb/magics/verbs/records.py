@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from dlrover_nb.api.exports import CheckView, ExportView
     from dlrover_nb.api.imports import ImportView
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.views import DecisionView, HistoryView, LogsView, RunsView, ScoresView, TextView
+    from dlrover_nb.api.views.job_views import (
+        DecisionView,
+        HistoryView,
+        LogsView,
+        RunsView,
+        ScoresView,
+        TextView,
+    )
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
@@ -78,7 +85,7 @@ def logs(commands: Commands, *, job: str | None, node: str | None, lines: int) -
 def history(commands: Commands, *, job: str | None, run: str | None) -> HistoryView | RunsView:
     """Show past runs, or one of them; no cluster is needed."""
     from dlrover_nb.api import past  # noqa: PLC0415 - see the package
-    from dlrover_nb.api.views import RunsView  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views.job_views import RunsView  # noqa: PLC0415 - see the package
 
     cluster = commands.session.cluster
     if cluster is not None and cluster.simulated and run is None:

@@ -10,7 +10,7 @@ from dlrover_nb.magics.flags import JOB, OUTPUT
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.views import Note
+    from dlrover_nb.api.views.job_views import Note
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.widgets.clusters.many import ManyJobs
@@ -31,7 +31,7 @@ def report(commands: Commands, *, job: str | None, output: str, force: bool) -> 
 
 def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool) -> Note:
     """Score the rows of a file; a job that ran on this machine needs no cluster for that."""
-    from dlrover_nb.api.views import Note  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - see the package
     from dlrover_nb.core.client.trained_model import load_model, write_scores  # noqa: PLC0415 - it loads torch
 
     scores = load_model(_trained(commands, job)).predict(rows)

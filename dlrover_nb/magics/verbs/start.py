@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.unmanaged_view import UnmanagedJobView
+from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.job.early_stopping import Metric
 from dlrover_nb.core.structs.job.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.cluster import Cluster
     from dlrover_nb.api.job import Job
-    from dlrover_nb.api.load_view import LoadView
-    from dlrover_nb.api.views import JobsView, StatusView
+    from dlrover_nb.api.views.job_views import JobsView, StatusView
+    from dlrover_nb.api.views.load_view import LoadView
     from dlrover_nb.core.connect.kinds import Options
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.flags import FlagTable
@@ -264,7 +264,7 @@ def submit(
 ) -> Job | StatusView:
     """Start a job, and wait for its end with ``--wait``."""
     from dlrover_nb.api.job import Job  # noqa: PLC0415 - see the package
-    from dlrover_nb.api.views import SubmittedView  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views.job_views import SubmittedView  # noqa: PLC0415 - see the package
     from dlrover_nb.magics.submission import own_code, spec_of  # noqa: PLC0415 - see the package
 
     commands.check_can_submit()

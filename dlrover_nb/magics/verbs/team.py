@@ -10,7 +10,7 @@ from dlrover_nb.magics.flags import JOB
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
-    from dlrover_nb.api.page_view import PageView
+    from dlrover_nb.api.views.page_view import PageView
     from dlrover_nb.magics.commands import Commands
 
 _ONCE = "the link is for one browser, within ten minutes; run the cell again for another"
@@ -19,7 +19,7 @@ SERVE = (JOB, argument("--stop", action="store_true", help="end the dashboard th
 
 def serve(commands: Commands, *, job: str | None, stop: bool) -> PageView:
     """Start the dashboard beside this kernel, or find it again; at a job where one is named."""
-    from dlrover_nb.api.page_view import PageView  # noqa: PLC0415 - see the package
+    from dlrover_nb.api.views.page_view import PageView  # noqa: PLC0415 - see the package
     from dlrover_nb.dashboard.child import start  # noqa: PLC0415 - as above
 
     session = commands.session

@@ -14,7 +14,7 @@ from support.cases import for_each
 from support.history.history_records import DECISION, FIT, MITIGATION, OUTCOME, PROPOSAL, ROW, SPEC, TRAITS
 from support.waiting import LIMIT_S
 
-from dlrover_nb.api.views import JobsView
+from dlrover_nb.api.views.job_views import JobsView
 from dlrover_nb.core.client.past import history_queries
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.api.views import SubmittedView
+from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.structs.job.cautions import cautions
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.jobs import builders as b
 
-from dlrover_nb.api.views import DecisionView, SubmittedView
+from dlrover_nb.api.views.job_views import DecisionView, SubmittedView
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import StartFrom

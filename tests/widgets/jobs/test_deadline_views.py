@@ -8,7 +8,7 @@ import pytest
 from support.jobs import builders as b
 from support.jobs.outlooks import HOPELESS, MET, SAVED
 
-from dlrover_nb.api.views import SubmittedView
+from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets.charts import front

@@ -12,8 +12,8 @@ from support.waiting import until
 from test_first_steps import STARTING
 from test_themes_browser import SWITCH, THEMES
 
-from dlrover_nb.api.connection_view import ConnectionView
-from dlrover_nb.api.views import SubmittedView
+from dlrover_nb.api.views.connection_view import ConnectionView
+from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.rights import USER, role_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import Shown
+from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.cluster.cluster_access import NOTHING
 from dlrover_nb.widgets import units

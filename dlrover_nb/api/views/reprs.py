@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STRUCTS = "dlrover_nb.core.structs"
 _RECORDS = "dlrover_nb.widgets.past.records"
-_HERE = "dlrover_nb.api.reprs"
+_HERE = "dlrover_nb.api.views.reprs"
 _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.plan.resources", "ResourcePlan"): (_RECORDS, "plan_view"),
     (f"{_STRUCTS}.decisions.decisions", "Candidate"): (_RECORDS, "candidate_view"),

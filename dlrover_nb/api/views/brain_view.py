@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import Shown
+from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.widgets.clusters import brain
 from dlrover_nb.widgets.rows import results
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.views import Shown, TextView
+from dlrover_nb.api.views.job_views import Shown, TextView
 from dlrover_nb.core.client.unmanaged import unmanaged_job, unmanaged_jobs, unmanaged_log
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs import _check

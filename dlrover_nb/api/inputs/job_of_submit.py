@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dlrover_nb.api.sizes import PARTS
+from dlrover_nb.api.inputs.sizes import PARTS
 from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import (
