@@ -27,11 +27,11 @@ from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past import SeriesRow
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
-from dlrover_nb.dashboard.team import Team
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.summary import JobSummary

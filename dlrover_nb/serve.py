@@ -48,7 +48,7 @@ def _serve(
 ) -> Note:
     """Serve the dashboard until Ctrl-C or SIGTERM, or lead to the one that runs."""
     from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - charts load with the first verb
-    from dlrover_nb.dashboard.log import set_up  # noqa: PLC0415 - of an extra
+    from dlrover_nb.dashboard.frame.log import set_up  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.run import run  # noqa: PLC0415 - of an extra
     from dlrover_nb.dashboard.sign_in.by_secret import redirecting_file  # noqa: PLC0415 - as above
 

@@ -18,11 +18,11 @@ from playwright.sync_api import sync_playwright
 
 import dlrover_nb
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
-from dlrover_nb.dashboard.team import Team
 
 SIZE = {"width": 1400, "height": 800}
 JOBS = (

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.dashboard.acting import ActingClusters
 from dlrover_nb.dashboard.alerts.settings import Alerts
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.acting import ActingClusters
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.sign_in.by_secret import published
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
-from dlrover_nb.dashboard.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,17 +20,23 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import StaticFileHandler
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.dashboard.alert_handlers import alert_patterns
 from dlrover_nb.dashboard.api_v1.handlers import api_patterns
-from dlrover_nb.dashboard.approve import approve_patterns
-from dlrover_nb.dashboard.door import CHECK_S, Door
-from dlrover_nb.dashboard.events import JobsEvents
-from dlrover_nb.dashboard.files import FILES
-from dlrover_nb.dashboard.forms import ActHandler, BatchHandler, FileHandler, SecondHandler, ViewsHandler
-from dlrover_nb.dashboard.handlers import FirstPage, NotHere, PageHandler
-from dlrover_nb.dashboard.headers import LIVE, strict_headers
-from dlrover_nb.dashboard.health import Lives, Ready
-from dlrover_nb.dashboard.metrics import Metrics, MetricsHandler, read_token
+from dlrover_nb.dashboard.frame.base_handler import FirstPage, NotHere, PageHandler
+from dlrover_nb.dashboard.frame.entry_checks import CHECK_S, Door
+from dlrover_nb.dashboard.frame.headers import LIVE, strict_headers
+from dlrover_nb.dashboard.handlers.approve import approve_patterns
+from dlrover_nb.dashboard.handlers.form_posts import (
+    ActHandler,
+    BatchHandler,
+    FileHandler,
+    SecondHandler,
+    ViewsHandler,
+)
+from dlrover_nb.dashboard.handlers.health import Lives, Ready
+from dlrover_nb.dashboard.handlers.job_events import JobsEvents
+from dlrover_nb.dashboard.handlers.mute_form import alert_patterns
+from dlrover_nb.dashboard.handlers.page_files import FILES
+from dlrover_nb.dashboard.handlers.prometheus import Metrics, MetricsHandler, read_token
 from dlrover_nb.dashboard.pages import PAGES
 from dlrover_nb.dashboard.sign_in.by_secret import OwnServer, SecretSignIn
 
@@ -39,9 +45,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlrover_nb.dashboard.api_v1.handler import Api
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.settings import ServeSettings
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
     Pattern = tuple[str, Any, dict[str, Any]]  # as Tornado takes it
 
@@ -181,7 +187,7 @@ class DashboardServer:
 def _listening(dashboard: DashboardServer, sign_in: SignIn, shown: Sequence[Pattern]) -> Any:  # noqa: ANN401 - panel has no types
     from panel.io.server import get_server  # noqa: PLC0415 - seconds to import
 
-    from dlrover_nb.dashboard.documents import DocumentDoor  # noqa: PLC0415 - it imports Bokeh
+    from dlrover_nb.dashboard.handlers.documents import DocumentDoor  # noqa: PLC0415 - it imports Bokeh
 
     settings, team = dashboard.settings, dashboard.team
     try:
@@ -240,8 +246,8 @@ def _document_maker(team: Team, sign_in: SignIn) -> Any:  # noqa: ANN401 - panel
     """Return the application of Panel that makes the live page of one job."""
     from panel.io.application import build_applications  # noqa: PLC0415 - seconds to import
 
-    from dlrover_nb.dashboard.documents import PersonOfDocument  # noqa: PLC0415 - it imports Bokeh
-    from dlrover_nb.dashboard.live import live_app  # noqa: PLC0415 - it imports Panel's widgets
+    from dlrover_nb.dashboard.handlers.documents import PersonOfDocument  # noqa: PLC0415 - it imports Bokeh
+    from dlrover_nb.dashboard.handlers.job_document import live_app  # noqa: PLC0415 - it imports Panel's widgets
 
     application = build_applications({LIVE: live_app(team, sign_in)}, title="Live - dlrover-nb")[LIVE]
     application.add(PersonOfDocument())

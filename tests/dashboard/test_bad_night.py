@@ -32,8 +32,8 @@ from dlrover_nb.core.history import database
 from dlrover_nb.core.history.audit.trail import _append
 from dlrover_nb.core.structs.decisions.commands import Action, Stage
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.dashboard.act import MOST_REASON
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.forms.act import MOST_REASON
 from dlrover_nb.dashboard.jobs_board import boards
 from dlrover_nb.dashboard.pages.decisions import N_LINE
 from dlrover_nb.dashboard.settings import ServeSettings

@@ -16,9 +16,9 @@ from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
-from dlrover_nb.dashboard.acting import ActingClusters
-from dlrover_nb.dashboard.clusters import WatchedCluster
-from dlrover_nb.dashboard.team import Team
+from dlrover_nb.dashboard.common.acting import ActingClusters
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -21,7 +21,7 @@ from dlrover_nb.core.alerts import (
 )
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind, AlertRules
-from dlrover_nb.dashboard.waiting_requests import clusters_of
+from dlrover_nb.dashboard.common.waiting_requests import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.alerts import Finding
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.clusters import Jobs
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.clusters import Jobs
+    from dlrover_nb.dashboard.common.team import Team
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dlrover_nb.dashboard.alerts.senders import Apprise, Webhook
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.alerts import Alert
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 T = TypeVar("T")
 

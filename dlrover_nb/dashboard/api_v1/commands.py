@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.training.shards import FinishChoice
 from dlrover_nb.dashboard.api_v1 import answers, bodies
 from dlrover_nb.dashboard.api_v1.call import Call, Result
-from dlrover_nb.dashboard.waiting_requests import cluster_of
+from dlrover_nb.dashboard.common.waiting_requests import cluster_of
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.dashboard.api_v1.openapi import document
 from dlrover_nb.dashboard.api_v1.routes import ROOT, ROUTES
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.widgets.blocks import Facts, Heading, Paragraph, Table, block_html
 

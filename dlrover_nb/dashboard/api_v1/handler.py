@@ -18,7 +18,7 @@ from dlrover_nb.core.history.stores.credentials import credential_id
 from dlrover_nb.dashboard.api_v1 import parsing, problems
 from dlrover_nb.dashboard.api_v1.call import Call
 from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dlrover_nb.dashboard.api_v1.call import Result
     from dlrover_nb.dashboard.api_v1.routes import Route
     from dlrover_nb.dashboard.api_v1.tokens import Tokens
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from dlrover_nb.dashboard.api_v1 import docs
 from dlrover_nb.dashboard.api_v1.handler import Api, ApiHandler
 from dlrover_nb.dashboard.api_v1.routes import ROOT, by_path, pattern
 from dlrover_nb.dashboard.api_v1.tokens import Tokens
-from dlrover_nb.dashboard.handlers import PageHandler
+from dlrover_nb.dashboard.frame.base_handler import PageHandler
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 
 def api_patterns(

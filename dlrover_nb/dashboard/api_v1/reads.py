@@ -6,7 +6,7 @@ from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.why import question_of, reply_to
 from dlrover_nb.dashboard.api_v1 import answers, bodies, queries
 from dlrover_nb.dashboard.api_v1.call import Call, Result
-from dlrover_nb.dashboard.waiting_requests import visible_requests
+from dlrover_nb.dashboard.common.waiting_requests import visible_requests
 
 
 def clusters(call: Call) -> Result:

@@ -18,15 +18,15 @@ from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
-from dlrover_nb.dashboard.form_fields import BATCHES, RATES
-from dlrover_nb.dashboard.form_html import act_form, button, reason_field, seen_fields
+from dlrover_nb.dashboard.forms.fields import BATCHES, RATES
+from dlrover_nb.dashboard.forms.markup import act_form, button, reason_field, seen_fields
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
-    from dlrover_nb.dashboard.flash import Flash
+    from dlrover_nb.dashboard.forms.flash import Flash
     from dlrover_nb.dashboard.page import Visit
 
 MOST_FIELDS = 200  # workers that a form has fields for; of more, the verb takes their numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.form_html import act_form, button, reason_field, seen_fields
+from dlrover_nb.dashboard.forms.markup import act_form, button, reason_field, seen_fields
 from dlrover_nb.dashboard.job_parts.orders import orders_html
 from dlrover_nb.widgets import mitigations
 from dlrover_nb.widgets.blocks import Facts, Heading, block_html
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.dashboard.flash import Flash
+    from dlrover_nb.dashboard.forms.flash import Flash
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 

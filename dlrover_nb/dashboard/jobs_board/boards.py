@@ -13,7 +13,7 @@ from dlrover_nb.dashboard.jobs_board.deltas import Board, board_of
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
+    from dlrover_nb.dashboard.common.clusters import Jobs, WatchedCluster
 
 CAPACITY_S = 30.0  # a cluster's capacity is asked for no more often
 ASKED_S = 5.0  # that a page waits for it; one that comes later is on the next page

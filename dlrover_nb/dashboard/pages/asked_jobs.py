@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.clusters import WatchedCluster
+    from dlrover_nb.dashboard.common.clusters import WatchedCluster
     from dlrover_nb.dashboard.page import Visit
 
 T = TypeVar("T")

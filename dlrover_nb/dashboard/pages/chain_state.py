@@ -17,7 +17,7 @@ from dlrover_nb.core.history.audit.chain import ChainCheck
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.audit.chain import Chain
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 MOST_ROWS = 20_000  # that one visit reads
 

@@ -19,8 +19,15 @@ from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.views.summary import share_done
-from dlrover_nb.dashboard.flash import flash_of, lines_html
-from dlrover_nb.dashboard.form_html import act_form, button, hidden, reason_field, seen_fields, sizes_fields
+from dlrover_nb.dashboard.forms.flash import flash_of, lines_html
+from dlrover_nb.dashboard.forms.markup import (
+    act_form,
+    button,
+    hidden,
+    reason_field,
+    seen_fields,
+    sizes_fields,
+)
 from dlrover_nb.dashboard.job_parts import drift, since
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
 from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html

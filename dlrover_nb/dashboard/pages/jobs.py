@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from dlrover_nb.core.errors import NotAllowedError
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.dashboard.flash import flash_html
+from dlrover_nb.dashboard.forms.flash import flash_html
 from dlrover_nb.dashboard.jobs_board.boards import board
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, wanted_of
 from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, ordered

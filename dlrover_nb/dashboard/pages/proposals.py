@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotAllowedError
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.act import MOST_REASON
-from dlrover_nb.dashboard.batch import open_lines, reason_name, sum_words
-from dlrover_nb.dashboard.flash import flash_html
-from dlrover_nb.dashboard.form_html import hidden, reason_field
+from dlrover_nb.dashboard.forms.act import MOST_REASON
+from dlrover_nb.dashboard.forms.flash import flash_html
+from dlrover_nb.dashboard.forms.markup import hidden, reason_field
+from dlrover_nb.dashboard.forms.proposal_batch import open_lines, reason_name, sum_words
+from dlrover_nb.dashboard.forms.second import waiting
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.jobs import head_html, job_link
-from dlrover_nb.dashboard.second import waiting
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 from dlrover_nb.widgets.jobs.plans import transition_words
@@ -27,9 +27,9 @@ from dlrover_nb.widgets.mitigations import gain_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.dashboard.batch import Line
+    from dlrover_nb.dashboard.forms.proposal_batch import Line
+    from dlrover_nb.dashboard.forms.second import Waiting
     from dlrover_nb.dashboard.page import Visit
-    from dlrover_nb.dashboard.second import Waiting
 
 _HEAD = ("job", "proposal", "plan", "throughput", "cost per hour", "finish in", "change itself", "reason")
 

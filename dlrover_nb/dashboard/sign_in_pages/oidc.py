@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import BackendError, NotAllowedError
-from dlrover_nb.dashboard.door import Door
-from dlrover_nb.dashboard.handlers import OwnHandler, own_address, own_path
-from dlrover_nb.dashboard.shell import plain_html
+from dlrover_nb.dashboard.frame.base_handler import OwnHandler, own_address, own_path
+from dlrover_nb.dashboard.frame.entry_checks import Door
+from dlrover_nb.dashboard.frame.page_frame import plain_html
 from dlrover_nb.dashboard.sign_in.by_oidc import PAGE
 from dlrover_nb.dashboard.sign_in.oidc import FLOW_S
 from dlrover_nb.widgets.blocks import escape

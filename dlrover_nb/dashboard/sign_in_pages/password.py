@@ -18,9 +18,9 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.stores.credentials import PERSON_LENGTH
-from dlrover_nb.dashboard.door import Door
-from dlrover_nb.dashboard.handlers import OwnHandler, PersonHandler, own_address, own_path
-from dlrover_nb.dashboard.shell import plain_html
+from dlrover_nb.dashboard.frame.base_handler import OwnHandler, PersonHandler, own_address, own_path
+from dlrover_nb.dashboard.frame.entry_checks import Door
+from dlrover_nb.dashboard.frame.page_frame import plain_html
 from dlrover_nb.dashboard.sign_in.by_password import MOST_WAITING, PAGE
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 

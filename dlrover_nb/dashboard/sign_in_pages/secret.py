@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tornado.web import HTTPError
 
-from dlrover_nb.dashboard.door import Door
-from dlrover_nb.dashboard.handlers import OwnHandler, own_path
+from dlrover_nb.dashboard.frame.base_handler import OwnHandler, own_path
+from dlrover_nb.dashboard.frame.entry_checks import Door
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.sign_in.by_secret import SecretSignIn

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from tornado.httputil import HTTPServerRequest
 
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.settings import ServeSettings
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
     Pattern = tuple[str, Any, dict[str, Any]]
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.dashboard.act import (
+from dlrover_nb.dashboard.forms.act import (
     FORM_ACTIONS,
     MOST_REASON,
     PLAN_FIELDS,

@@ -15,8 +15,8 @@ from support.jobs import builders as b
 
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
-from dlrover_nb.dashboard.act import PLAN_FIELDS
-from dlrover_nb.dashboard.flash import take_flash
+from dlrover_nb.dashboard.forms.act import PLAN_FIELDS
+from dlrover_nb.dashboard.forms.flash import take_flash
 
 HOSTILE = "<script>alert('x')</script>"
 FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')

@@ -6,7 +6,7 @@ from support.cases import for_each
 from dlrover_nb.core.backends.kubernetes.client.login import Login, impersonating
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
-from dlrover_nb.dashboard.acting import KEPT_S, N_KEPT, ActingClusters
+from dlrover_nb.dashboard.common.acting import KEPT_S, N_KEPT, ActingClusters
 
 LOGIN = Login(None, "here", "dashboard", "ads")
 

@@ -21,7 +21,15 @@ from dlrover_nb.core.structs.decisions.commands import Action, Entry, SecondRequ
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
-from dlrover_nb.dashboard.batch import Line, Pick, batch_forms, open_lines, pick_of, reason_name, sum_words
+from dlrover_nb.dashboard.forms.proposal_batch import (
+    Line,
+    Pick,
+    batch_forms,
+    open_lines,
+    pick_of,
+    reason_name,
+    sum_words,
+)
 
 HOSTILE = "<script>alert('x')</script>"
 picks = st.builds(Pick, st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.text(max_size=9))

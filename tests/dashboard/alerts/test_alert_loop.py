@@ -12,8 +12,8 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.views.alerts import AlertKind, AlertRules
 from dlrover_nb.dashboard.alerts.loop import AlertLoop
-from dlrover_nb.dashboard.clusters import Jobs
-from dlrover_nb.dashboard.team import Team
+from dlrover_nb.dashboard.common.clusters import Jobs
+from dlrover_nb.dashboard.common.team import Team
 
 AT_ONCE = AlertRules(proposal_waits_s=0.0, cool_down_s=0.0, master_lost_s=10.0)
 

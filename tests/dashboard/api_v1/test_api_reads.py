@@ -13,7 +13,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.why import Question
-from dlrover_nb.dashboard.team import Team
+from dlrover_nb.dashboard.common.team import Team
 
 KEY = "kubernetes://prod/ads"
 

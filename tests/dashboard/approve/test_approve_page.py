@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.commands import Entry, Stage
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind
 from dlrover_nb.dashboard.alerts.links import path_of
-from dlrover_nb.dashboard.approve import Subject, subject_of
+from dlrover_nb.dashboard.handlers.approve import Subject, subject_of
 
 FORM = "application/x-www-form-urlencoded"
 

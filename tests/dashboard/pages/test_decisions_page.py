@@ -21,10 +21,10 @@ from support.jobs.builders import HOSTILE
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.pages.chain_state import ChainWatch
 from dlrover_nb.dashboard.pages.decisions import N_LINE
-from dlrover_nb.dashboard.team import Team
 
 AT_S = 1_790_000_000.0
 RED = Person("red", grants=(Grant(AccessRole.VIEWER, "red"),))

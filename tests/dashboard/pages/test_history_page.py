@@ -24,10 +24,10 @@ from dlrover_nb.core.paths import RUNS_VAR
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.pages import replays
 from dlrover_nb.dashboard.pages.replays import Reading, Replays
-from dlrover_nb.dashboard.team import Team
 
 ACTION = b.mitigation(status=ProposalStatus.FAILED, decision="d7")
 AT_S = 1_790_000_000.0

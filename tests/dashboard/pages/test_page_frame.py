@@ -4,8 +4,8 @@ import re
 
 from support.dashboard.dashboards import closed, running, team_of, watched
 
+from dlrover_nb.dashboard.frame.page_frame import failure_html
 from dlrover_nb.dashboard.server import STATIC
-from dlrover_nb.dashboard.shell import failure_html
 from dlrover_nb.widgets import theme
 
 

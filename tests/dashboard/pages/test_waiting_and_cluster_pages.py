@@ -22,9 +22,9 @@ from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.pages.waiting import plan_fields
-from dlrover_nb.dashboard.team import Team
 
 BOUNDS = PlanBounds(max_workers=6, max_ps=2, worker_cpus=(2.0, 4.0), ps_cpus=(2.0, 4.0))
 BIG = ResourcePlan(RolePlan(5, 4.0, 8192), RolePlan(1, 4.0, 8192))  # 24 of 32 cores

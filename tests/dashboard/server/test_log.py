@@ -8,7 +8,7 @@ import pytest
 from support.waiting import until
 
 from dlrover_nb.core.client.handle import user_name
-from dlrover_nb.dashboard.log import FORMATS, access, set_up
+from dlrover_nb.dashboard.frame.log import FORMATS, access, set_up
 
 
 @pytest.fixture(params=FORMATS)

@@ -11,7 +11,7 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.dashboard import metrics
+from dlrover_nb.dashboard.handlers import prometheus
 from dlrover_nb.dashboard.settings import ServeSettings
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -64,7 +64,7 @@ def test_two_servers_of_one_process_count_apart(team, dashboard):
 
 
 def test_a_cluster_of_a_thousand_jobs_has_a_bounded_number_of_series(team, dashboard, monkeypatch):
-    monkeypatch.setattr(metrics, "MOST_JOBS", 2)
+    monkeypatch.setattr(prometheus, "MOST_JOBS", 2)
     for n in range(4):
         team.clusters["sim"].core.submit(JobSpec(f"job-{n}", n_epoch=100_000))
     until(lambda: len(team.clusters["sim"].jobs().jobs) == 4, what="the jobs")
@@ -97,4 +97,4 @@ def test_without_a_token_in_the_settings_no_token_is_right(team, tmp_path):
 def test_a_token_that_could_be_guessed_is_refused(tmp_path):
     (tmp_path / "token").write_text("short")
     with pytest.raises(InvalidValueError, match="24"):
-        metrics.read_token(str(tmp_path / "token"))
+        prometheus.read_token(str(tmp_path / "token"))

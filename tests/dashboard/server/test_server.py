@@ -10,8 +10,8 @@ from support.cases import for_each
 from support.dashboard.dashboards import Visitor, people, running
 from support.waiting import LIMIT_S, until
 
-from dlrover_nb.dashboard.clusters import Jobs
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.common.clusters import Jobs
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
 

@@ -16,7 +16,7 @@ from support.dashboard.dashboards import Visitor, running
 
 from dlrover_nb.core.client.handle import user_name
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.dashboard.log import set_up
+from dlrover_nb.dashboard.frame.log import set_up
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount, by_secret
 from dlrover_nb.dashboard.sign_in.by_secret import (

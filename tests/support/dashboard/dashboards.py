@@ -22,13 +22,13 @@ from urllib.parse import urlencode, urlsplit
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
-from dlrover_nb.dashboard.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.sign_in.users import User, hashed, write_users
 from dlrover_nb.dashboard.sign_in_pages.ways import way_of
-from dlrover_nb.dashboard.team import Team
 from support.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:

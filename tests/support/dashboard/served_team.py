@@ -7,7 +7,7 @@ import pytest
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.team import Team
+from dlrover_nb.dashboard.common.team import Team
 from support.dashboard.dashboards import ByName, Client, running
 from support.dashboard.team_clusters import simulated_cluster
 

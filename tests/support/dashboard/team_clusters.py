@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.dashboard.clusters import WatchedCluster
-from dlrover_nb.dashboard.team import Team
+from dlrover_nb.dashboard.common.clusters import WatchedCluster
+from dlrover_nb.dashboard.common.team import Team
 from support.jobs import builders
 from support.jobs.masters import Master
 from support.waiting import until

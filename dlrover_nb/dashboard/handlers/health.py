@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.dashboard.handlers import OwnHandler
+from dlrover_nb.dashboard.frame.base_handler import OwnHandler
 
 if TYPE_CHECKING:
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 
 class Lives(OwnHandler):

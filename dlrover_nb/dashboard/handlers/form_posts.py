@@ -11,16 +11,16 @@ from urllib.parse import urlencode
 
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.history.stores.notes import Note
-from dlrover_nb.dashboard.act import act, back_to
-from dlrover_nb.dashboard.batch import answered
-from dlrover_nb.dashboard.flash import Flash, keep_flash
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.forms.act import act, back_to
+from dlrover_nb.dashboard.forms.flash import Flash, keep_flash
+from dlrover_nb.dashboard.forms.proposal_batch import answered
+from dlrover_nb.dashboard.forms.second import closed
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
+from dlrover_nb.dashboard.frame.page_frame import plain_html
 from dlrover_nb.dashboard.job_parts import drift
 from dlrover_nb.dashboard.job_parts.drift import file_text
 from dlrover_nb.dashboard.jobs_board.filters import wanted_from
 from dlrover_nb.dashboard.saved_views import changed_views
-from dlrover_nb.dashboard.second import closed
-from dlrover_nb.dashboard.shell import plain_html
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 
 if TYPE_CHECKING:

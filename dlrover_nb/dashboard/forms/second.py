@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
-from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, refused
-from dlrover_nb.dashboard.waiting_requests import clusters_of
+from dlrover_nb.dashboard.common.waiting_requests import clusters_of
+from dlrover_nb.dashboard.forms.act import MOST_REASON, Ended, Fate, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 
 @dataclass(frozen=True, slots=True)

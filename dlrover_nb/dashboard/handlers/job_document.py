@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
-from dlrover_nb.dashboard.documents import person_here
-from dlrover_nb.dashboard.shell import error_html
+from dlrover_nb.dashboard.frame.page_frame import error_html
+from dlrover_nb.dashboard.handlers.documents import person_here
 from dlrover_nb.widgets.live.live_view import LiveView
 from dlrover_nb.widgets.theme import DARK_PAGE
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 
 def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 - documents know their person

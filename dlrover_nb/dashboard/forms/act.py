@@ -35,8 +35,8 @@ from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.dashboard.flash import Flash
-from dlrover_nb.dashboard.form_fields import action_fields, action_request, needed, number, whole
+from dlrover_nb.dashboard.forms.fields import action_fields, action_request, needed, number, whole
+from dlrover_nb.dashboard.forms.flash import Flash
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
     Form = Mapping[str, str]
 

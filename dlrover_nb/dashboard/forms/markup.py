@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from dlrover_nb.dashboard.act import MOST_REASON, PLAN_FIELDS
+from dlrover_nb.dashboard.forms.act import MOST_REASON, PLAN_FIELDS
 from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError, NotFoundError
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.pages.decisions import check_reader
 from dlrover_nb.dashboard.pages.history import run_of
 from dlrover_nb.dashboard.pages.replays import Reading

@@ -11,7 +11,7 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.commands.audit_export import ExportFormat, exported
 from dlrover_nb.core.errors import DlroverError, NotAllowedError
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.pages.decisions import check_reader, filter_of, may_read
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.act import act
+from dlrover_nb.dashboard.forms.act import act
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.series import natural
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.views.summary import JobSummary, ProposedAction, ProposedChange
-    from dlrover_nb.dashboard.act import Ended
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
+    from dlrover_nb.dashboard.forms.act import Ended
 
 N_AT_ONCE = 8  # commands under way: each waits for a master
 MOST_PICKED = 2000

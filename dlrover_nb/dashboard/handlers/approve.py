@@ -21,13 +21,13 @@ from urllib.parse import urlencode
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.dashboard.act import MOST_REASON, Ended, Fate, act, answered_words, refused
 from dlrover_nb.dashboard.alerts.links import SEPARATOR
 from dlrover_nb.dashboard.api_v1.problems import status_of
-from dlrover_nb.dashboard.handlers import PageHandler
+from dlrover_nb.dashboard.common.waiting_requests import cluster_of
+from dlrover_nb.dashboard.forms.act import MOST_REASON, Ended, Fate, act, answered_words, refused
+from dlrover_nb.dashboard.frame.base_handler import PageHandler
+from dlrover_nb.dashboard.frame.page_frame import error_html, plain_html
 from dlrover_nb.dashboard.page import Page
-from dlrover_nb.dashboard.shell import error_html, plain_html
-from dlrover_nb.dashboard.waiting_requests import cluster_of
 from dlrover_nb.widgets import theme, units
 from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
 from dlrover_nb.widgets.jobs.plans import diff_table, plans_table, proposal_facts
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Proposal
     from dlrover_nb.core.structs.decisions.mitigations import Mitigation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
     from dlrover_nb.widgets.blocks import Block
 
 PATH = "/approve/([^/]+)"

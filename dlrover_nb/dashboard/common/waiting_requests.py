@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import NotFoundError
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.dashboard.team import Team
+    from dlrover_nb.dashboard.common.team import Team
 
 
 def visible_requests(team: Team, person: Person) -> tuple[SecondRequest, ...]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from tornado.web import OutputTransform
 
-from dlrover_nb.dashboard.log import ID
-from dlrover_nb.dashboard.shell import failure_html
+from dlrover_nb.dashboard.frame.log import ID
+from dlrover_nb.dashboard.frame.page_frame import failure_html
 
 if TYPE_CHECKING:
     from tornado.httputil import HTTPHeaders, HTTPServerRequest

@@ -9,13 +9,13 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.dashboard.alerts.muted import mute
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 
 class MuteHandler(PersonHandler):

@@ -31,8 +31,8 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.dashboard.handlers import PersonHandler
-from dlrover_nb.dashboard.log import log_request
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
+from dlrover_nb.dashboard.frame.log import log_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.clusters import WatchedCluster
-    from dlrover_nb.dashboard.door import Open
+    from dlrover_nb.dashboard.common.clusters import WatchedCluster
+    from dlrover_nb.dashboard.common.team import Team
+    from dlrover_nb.dashboard.frame.entry_checks import Open
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 MOST_JOBS = 200  # that have series of their own, of each cluster
 MOST_SNAPSHOTS = 50

@@ -15,8 +15,8 @@ from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.notes import NoteStore
 from dlrover_nb.core.history.stores.requests import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.kept_runs import KeptRuns
-from dlrover_nb.dashboard.spans import Steps, TracedCommands
+from dlrover_nb.dashboard.common.kept_runs import KeptRuns
+from dlrover_nb.dashboard.common.spans import Steps, TracedCommands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.commands import Asker
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.dashboard.clusters import WatchedCluster
+    from dlrover_nb.dashboard.common.clusters import WatchedCluster
 
 
 class Team:

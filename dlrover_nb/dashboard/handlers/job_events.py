@@ -23,12 +23,12 @@ from tornado.web import HTTPError
 
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.handlers import PersonHandler
+from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.jobs_board.boards import board
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, delta, only
 
 if TYPE_CHECKING:
-    from dlrover_nb.dashboard.clusters import Jobs, WatchedCluster
+    from dlrover_nb.dashboard.common.clusters import Jobs, WatchedCluster
 
 HEARTBEAT_S = 15.0
 GAP_S = 0.4  # between two events; below the period of a cluster

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.views.summary import JobSummary
-    from dlrover_nb.dashboard.acting import ActingClusters
+    from dlrover_nb.dashboard.common.acting import ActingClusters
 
 logger = logging.getLogger(__name__)
 

@@ -22,18 +22,18 @@ from dlrover_nb.core.errors import (
     NotAllowedError,
     NotFoundError,
 )
-from dlrover_nb.dashboard.door import Door
-from dlrover_nb.dashboard.flash import flash_html
+from dlrover_nb.dashboard.forms.flash import flash_html
+from dlrover_nb.dashboard.frame.entry_checks import Door
+from dlrover_nb.dashboard.frame.page_frame import error_html, failure_html, page_html
 from dlrover_nb.dashboard.page import Page, Visit
-from dlrover_nb.dashboard.shell import error_html, failure_html, page_html
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import Any
 
     from dlrover_nb.core.structs.decisions.people import Person
+    from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
-    from dlrover_nb.dashboard.team import Team
 
 logger = logging.getLogger(__name__)
 

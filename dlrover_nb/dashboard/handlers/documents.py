@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tornado.httputil import HTTPServerRequest
 
-    from dlrover_nb.dashboard.door import Door
+    from dlrover_nb.dashboard.frame.entry_checks import Door
 
 _PERSON = "dlrover_person"  # in the payload of a token, and on the request that was let in
 
