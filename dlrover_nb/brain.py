@@ -13,9 +13,9 @@ from argparse import ArgumentTypeError
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import HISTORY_VAR
-from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
 

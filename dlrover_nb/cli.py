@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.api.views.job_views import Note, StatusView
 from dlrover_nb.brain import BRAIN
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.cluster import NamesItself
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.connect import connect, remembered
@@ -31,7 +32,6 @@ from dlrover_nb.core.errors import (
 from dlrover_nb.core.structs.decisions.commands import Entry
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.arguments import Grammar
 from dlrover_nb.magics.commands import ADDRESS, Commands
 from dlrover_nb.magics.ray_messages import RAY_MESSAGES

@@ -17,13 +17,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.waits import tell
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.status import host_words

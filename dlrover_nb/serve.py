@@ -8,10 +8,10 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.disk.paths import Xdg, user_folder
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import Xdg, user_folder
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant
-from dlrover_nb.core.waits import tell
 from dlrover_nb.magics.parser import one_of, whole
 from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.output import CLI

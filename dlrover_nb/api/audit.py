@@ -142,7 +142,7 @@ def export(
         When the file cannot be written, or a value is none of those that are known.
     """
     from dlrover_nb.core.commands.audit_export import ExportFormat, exported  # noqa: PLC0415 - see the package
-    from dlrover_nb.core.files import write  # noqa: PLC0415 - as above
+    from dlrover_nb.core.disk.files import write  # noqa: PLC0415 - as above
 
     if form not in {*ExportFormat}:
         raise InvalidValueError(f"format must be one of {', '.join(ExportFormat)}, got {form!r}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.inputs.job_of_submit import read_text
 from dlrover_nb.api.views.job_views import Shown
+from dlrover_nb.core.basics.redaction import redact_words
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export import read_export
 from dlrover_nb.core.export.alone import PICKLED
 from dlrover_nb.core.jobfile import dump_job, load_mapping
-from dlrover_nb.core.redaction import redact_words
 from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.basics.redaction import BareRepr, redact_content
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from
-from dlrover_nb.core.redaction import BareRepr, redact_content
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api import past
 from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views.job_views import HistoryView, LogsView, Note, logs_title
+from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.files import write
 from dlrover_nb.core.structs.job.solutions import SolutionName
 
 if TYPE_CHECKING:

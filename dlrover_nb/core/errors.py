@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.basics.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

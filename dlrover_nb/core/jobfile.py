@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from dlrover_nb.core import extensions
+from dlrover_nb.core.basics.nearest import by_words, did_you_mean
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment
-from dlrover_nb.core.nearest import by_words, did_you_mean
 from dlrover_nb.core.structs.data.column_types import TAB
 from dlrover_nb.core.structs.job.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.job.external import check_command, command_words

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.disk.files import replace_synced
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.files import replace_synced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

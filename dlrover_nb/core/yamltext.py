@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import redact
 
 MOST_MERGED = 10_000  # values in merged groups; a job file has some tens
 MOST_VALUES = 1_000_000  # a thousand pods have a tenth of it; a few lines of aliases can have any number

@@ -11,8 +11,8 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.nearest import did_you_mean
 from dlrover_nb.magics.parser import HelpFormatter, Parser
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
 from dlrover_nb.magics.verbs import VERBS

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
+from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,8 +20,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.disk.paths import state_folder
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.paths import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

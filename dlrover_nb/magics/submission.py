@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlrover_nb.api.inputs.job_of_submit import job_of, read_job_file
+from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.nearest import did_you_mean
 from dlrover_nb.core.structs.job.job import DataFormat, JobSpec
 from dlrover_nb.core.structs.job.start_from import is_path
 from dlrover_nb.core.usercode import is_import

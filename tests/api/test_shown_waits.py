@@ -11,9 +11,9 @@ from support.waiting import until
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import shown_waits as waiting
 from dlrover_nb.api.views.shown_waits import shown_waits
+from dlrover_nb.core.basics.waits import is_heard, tell
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.waits import is_heard, tell
 from dlrover_nb.widgets.live.browser.poller import Poller
 
 

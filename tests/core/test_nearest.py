@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.nearest import by_words, did_you_mean, nearest
+from dlrover_nb.core.basics.nearest import by_words, did_you_mean, nearest
 
 FLAGS = (
     "--workers", "--worker-cpu", "--worker-memory", "--ps", "--beta2", "--budget-total", "--budget-per-hour",

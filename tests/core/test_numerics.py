@@ -8,7 +8,7 @@ import sys
 EACH_ONCE = """
 import sys
 import numpy as np
-from dlrover_nb.core import numerics
+from dlrover_nb.core.basics import numerics
 
 numerics.load()
 before = set(sys.modules)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
 
-from dlrover_nb.core.redaction import MIN_LETTERS, PLACEHOLDER, Redactor, is_secret_name, redact
+from dlrover_nb.core.basics.redaction import MIN_LETTERS, PLACEHOLDER, Redactor, is_secret_name, redact
 
 _HIDDEN = "hunter2hunter2"
 LEAKS = {

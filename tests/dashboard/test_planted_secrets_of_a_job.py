@@ -16,6 +16,7 @@ from dlrover_nb.api.imports import ImportView
 from dlrover_nb.api.job_builder import JobBuilder
 from dlrover_nb.api.views import reprs
 from dlrover_nb.api.views.job_views import StatusView
+from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.second_person import NO_RULES
@@ -23,7 +24,6 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, read_export, to_yaml
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.jobfile import dump_job, job_from, load_mapping, parse_job
-from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.structs.decisions.commands import decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.people import local_person

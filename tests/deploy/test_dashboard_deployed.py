@@ -14,10 +14,10 @@ from support.kubernetes.on_api_server import ACCOUNT, as_account, installed, may
 
 from dlrover_nb import cli
 from dlrover_nb.core.connect.kinds import read_address
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.history.database import default_url
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import SEE_NODES, USER, VIEWER, granted
-from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.pods import PodJob

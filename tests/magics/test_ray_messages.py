@@ -10,7 +10,7 @@ SCRIPT = """
 import logging, os, sys
 from dlrover_nb import cli
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.paths import state_folder
+from dlrover_nb.core.disk.paths import state_folder
 
 def connect(kind, address, **options):
     os.write(2, b"E0000 gcs_rpc_client.h: Failed to connect\\n")

@@ -9,8 +9,8 @@ import pytest
 from dlrover_nb import cli
 from dlrover_nb.core.connect import remembered
 from dlrover_nb.core.connect.kinds import Target
+from dlrover_nb.core.disk.paths import state_folder
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.paths import state_folder
 
 ML = ("kubernetes", None, {"context": "staging", "namespace": "ml"})
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from dlrover_nb.core.disk.paths import rows_folder
 from dlrover_nb.core.jobfile import check_known, full_path, is_code, known_keys, known_values
-from dlrover_nb.core.paths import rows_folder
 from dlrover_nb.core.structs.job.datafiles import bare, is_pattern, is_url
 from dlrover_nb.core.usercode import is_import
 

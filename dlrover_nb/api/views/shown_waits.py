@@ -1,7 +1,7 @@
 """Show what a call waits for, once it has taken more than a second, with the time that passed.
 
 The call itself blocks, so a thread of its own redraws the line, and ends with the call. What is waited for
-comes from the code that waits, by `dlrover_nb.core.waits`.
+comes from the code that waits, by `dlrover_nb.core.basics.waits`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextvars import copy_context
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.waits import is_heard, listening, tell
+from dlrover_nb.core.basics.waits import is_heard, listening, tell
 from dlrover_nb.widgets.jobs.wait_lines import session_line, text_of
 
 if TYPE_CHECKING:

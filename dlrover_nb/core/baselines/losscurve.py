@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.numerics import nnls
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.numerics import nnls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ import numpy as np
 
 from dlrover_nb.core.baselines.losscurve import fit_loss_curve
 from dlrover_nb.core.baselines.state import with_count
+from dlrover_nb.core.basics.numerics import nnls
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.numerics import nnls
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import with_texts
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
 
 if TYPE_CHECKING:

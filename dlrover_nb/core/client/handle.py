@@ -14,6 +14,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.job_commands import JobCommands
 from dlrover_nb.core.client.link.protocols import RemoteRunFolder
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
@@ -21,7 +22,6 @@ from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.commands import Action, Command
 from dlrover_nb.core.structs.training.reported import URL_VAR
-from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -22,8 +22,8 @@ from dlrover_nb.core.data.encode import PADDING, encode_inputs, labels_of
 from dlrover_nb.core.data.objects.arrow_tables import as_table, one_row
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.types.trained_types import text_types
+from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
-from dlrover_nb.core.files import write
 from dlrover_nb.core.jobfile import data_format, full_path
 from dlrover_nb.core.models.metrics import evaluate
 from dlrover_nb.core.models.table import dense_parameter_count
@@ -232,7 +232,7 @@ def write_scores(path: Path | str, scores: Floats, *, force: bool = False) -> Pa
     Raises
     ------
     NotFoundError, InvalidValueError
-        As `core.files.write`.
+        As `core.disk.files.write`.
     """
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"probability": scores}), sink)

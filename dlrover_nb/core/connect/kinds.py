@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from urllib.parse import unquote
 
 from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, SCHEME, kubernetes_address
+from dlrover_nb.core.basics.nearest import did_you_mean
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
-from dlrover_nb.core.nearest import did_you_mean
-from dlrover_nb.core.paths import jobs_folder
-from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,9 +15,9 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.core.connect.kinds import Options, Target, kind_of
+from dlrover_nb.core.disk.files import replace_synced, writing_to
+from dlrover_nb.core.disk.paths import Xdg, state_folder, user_folder
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.files import replace_synced, writing_to
-from dlrover_nb.core.paths import Xdg, state_folder, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

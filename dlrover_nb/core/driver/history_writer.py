@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.driver.auto_audit import AutoAudit
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
 from dlrover_nb.core.structs.views.events import PhaseChanged

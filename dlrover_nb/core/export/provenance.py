@@ -17,9 +17,9 @@ from importlib import metadata
 from sys import float_info
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec, Sync
 from dlrover_nb.core.structs.job.secrets import secret_values, without_secrets

@@ -89,7 +89,7 @@ def _highest(options: Options, bound: float) -> Array:
 
 def _lowest_point(slopes: Array, heights: Array) -> Array | None:
     """Return the lowest point of the upper hull of planes within [0, 1]^n: its place, then its height."""
-    from scipy.optimize import linprog  # noqa: PLC0415 - see `core.numerics`
+    from scipy.optimize import linprog  # noqa: PLC0415 - see `core.basics.numerics`
 
     n = slopes.shape[1]
     solution = linprog(

@@ -24,9 +24,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from dlrover_nb.core.disk.paths import HISTORY_VAR, Xdg, user_folder
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import schema
-from dlrover_nb.core.paths import HISTORY_VAR, Xdg, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.numerics import stdtrit
 from dlrover_nb.core.memory.choice import MIN_BLOCK, N_BLOCK, averaged
-from dlrover_nb.core.numerics import stdtrit
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.numerics import log_ndtr, ndtri, stdtrit
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.memory.choice import (
     MIN_BLOCK,
@@ -32,7 +33,6 @@ from dlrover_nb.core.memory.choice import (
 )
 from dlrover_nb.core.memory.laws import AS_NOW
 from dlrover_nb.core.memory.sawtooth import upper_envelope
-from dlrover_nb.core.numerics import log_ndtr, ndtri, stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import Z_90, ndtri
+from dlrover_nb.core.basics.numerics import Z_90, ndtri
 from dlrover_nb.core.perf.forms import N_CHOICE
 from dlrover_nb.core.perf.solve import TINY, shares_without
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import Z_90, independent, lag_one, stdtrit
+from dlrover_nb.core.basics.numerics import Z_90, independent, lag_one, stdtrit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

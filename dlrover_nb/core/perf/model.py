@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.numerics import Z_90
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.numerics import Z_90
 from dlrover_nb.core.perf import calibrate, forms, solve
 from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense

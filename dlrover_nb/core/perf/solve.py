@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import nnls
+from dlrover_nb.core.basics.numerics import nnls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.numerics import Z_90, ndtr, ndtri
+from dlrover_nb.core.basics.numerics import Z_90, ndtr, ndtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
+from dlrover_nb.core.disk.files import make_folder
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.files import make_folder
 from dlrover_nb.core.rundir.journal import segments
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of, write_url
 from dlrover_nb.core.sharding.manifest import Manifest

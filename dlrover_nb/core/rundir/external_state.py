@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
+from dlrover_nb.core.disk.files import replace_synced
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.files import replace_synced
 from dlrover_nb.core.master.external import ExternalRecord  # noqa: TC001 - a record is decoded by its annotations
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import PLACEHOLDER, redact
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import CheckpointError, NotFoundError
-from dlrover_nb.core.paths import jobs_folder
-from dlrover_nb.core.redaction import PLACEHOLDER, redact
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, newest_manifest, read_manifest
 from dlrover_nb.core.rundir.job_file import JOB, read_job
 from dlrover_nb.core.rundir.pruning import job_of

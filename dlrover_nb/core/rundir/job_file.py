@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.clock import Anchor  # noqa: TC001 - a file is decoded by its annotations
 from dlrover_nb.core.codec import Tagged, from_checked_json, to_checked_json
+from dlrover_nb.core.disk.files import make_folder, replace_synced, sync, writing_to
 from dlrover_nb.core.errors import BackendError, CheckpointError, WireError
-from dlrover_nb.core.files import make_folder, replace_synced, sync, writing_to
 from dlrover_nb.core.master.own.write_ahead_log import Entry
 from dlrover_nb.core.rundir.log_frames import LogDamage, frame_of, head_of, read_log
 from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations

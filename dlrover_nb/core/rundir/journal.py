@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import Tagged
+from dlrover_nb.core.disk.files import replace_synced, sync
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.files import replace_synced, sync
 from dlrover_nb.core.structs.views.events import Decided, Event, NodeReported, ProgressMade, Ticked
 
 if TYPE_CHECKING:

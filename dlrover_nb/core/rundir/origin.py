@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint, train_split
-from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.checkpoints import place_of

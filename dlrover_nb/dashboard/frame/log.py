@@ -14,7 +14,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.basics.redaction import redact
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.disk.paths import run_roots
 from dlrover_nb.core.driver.past.time_travel import Replay, run_of
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.paths import run_roots
 from dlrover_nb.core.rundir.pruning import job_of
 
 if TYPE_CHECKING:

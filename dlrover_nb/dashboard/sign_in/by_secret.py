@@ -26,9 +26,9 @@ from urllib.parse import urlencode
 from tornado.web import create_signed_value, decode_signed_value
 
 from dlrover_nb.core.client.handle import user_name
+from dlrover_nb.core.disk.files import make_folder, replace_synced, writing_to
+from dlrover_nb.core.disk.paths import state_folder
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.files import make_folder, replace_synced, writing_to
-from dlrover_nb.core.paths import state_folder
 from dlrover_nb.core.structs.decisions.people import Person, local_person
 
 if TYPE_CHECKING:

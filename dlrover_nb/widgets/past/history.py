@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View

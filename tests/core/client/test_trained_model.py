@@ -17,8 +17,8 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.data.source import CENSUS_FILE
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.job import DataSpec, Embedding, ModelSpec
 from dlrover_nb.magics.arguments import GRAMMAR

@@ -1,4 +1,5 @@
 import pytest
+from dlrover_nb.core.paths import jobs_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +9,6 @@ from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import kind_of, read_address
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import jobs_folder
 
 NAMES = st.text(min_size=1).filter(lambda name: name.isprintable() and name != IN_CLUSTER)
 

@@ -16,8 +16,8 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.encode import encode_inputs
 from dlrover_nb.core.data.objects.arrow_tables import as_table, is_table
 from dlrover_nb.core.data.objects.stored import GROUP_ROWS, KEPT_S, store_rows
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.driver.job_start import traits_of
-from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember

@@ -10,9 +10,9 @@ from support.cases import for_each
 from support.jobs.exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job
+from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
-from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.secrets import check_complete

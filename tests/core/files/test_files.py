@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.files import write
 
 
 def test_a_file_is_overwritten_only_by_force(tmp_path: Path) -> None:

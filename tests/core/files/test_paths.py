@@ -8,9 +8,9 @@ import tempfile
 import pytest
 
 from dlrover_nb.core.data.storage.cache import FOLDER_VAR, data_cache
+from dlrover_nb.core.disk.paths import Xdg, state_folder, user_folder
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.database import default_url
-from dlrover_nb.core.paths import Xdg, state_folder, user_folder
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dlrover_nb.core.disk.paths import state_folder
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.paths import state_folder
 
 NOBODY = 65534
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dlrover_nb.core import files
 from dlrover_nb.core.backends.local.record import write_private
 from dlrover_nb.core.data.objects.stored import store_rows
+from dlrover_nb.core.disk import files
 from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.own.write_ahead_log import Entry, WriteAheadLog
 from dlrover_nb.core.models.metrics import evaluate

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dlrover_nb.core.disk.files import writing_to
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.files import writing_to
 
 
 @pytest.mark.parametrize(

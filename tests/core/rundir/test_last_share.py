@@ -10,8 +10,8 @@ import pytest
 from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob
 from dlrover_nb.core.backends.local import cluster as local_cluster
 from dlrover_nb.core.client.past.history_queries import past_jobs
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.history import HistoryStore
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.job_file import JobFile, write_job
 from dlrover_nb.core.rundir.journal import Journal, compress, segments
 from dlrover_nb.core.rundir.last_share import last_share

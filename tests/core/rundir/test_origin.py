@@ -13,10 +13,10 @@ import fsspec
 import numpy as np
 import pytest
 
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import CheckpointError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.master.own.state.state import ORIGIN, train_split
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.job_file import JobFile, write_job

@@ -19,8 +19,8 @@ from support.jobs.builders import HOSTILE
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.connect import connect
+from dlrover_nb.core.disk.paths import RUNS_VAR
 from dlrover_nb.core.driver.past.time_travel import Replay
-from dlrover_nb.core.paths import RUNS_VAR
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged

@@ -13,8 +13,8 @@ from support.cases import for_each
 
 from dlrover_nb import cli
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.history.stores.credentials import CredentialStore
-from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.api_v1.tokens import Tokens
 

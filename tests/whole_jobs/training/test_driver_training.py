@@ -14,7 +14,7 @@ from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
 from support.driver.real_job import Job, plan, succeeded
 
-from dlrover_nb.core import numerics
+from dlrover_nb.core.basics import numerics
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError

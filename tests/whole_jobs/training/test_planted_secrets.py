@@ -14,10 +14,10 @@ from torch import nn
 
 from dlrover_nb import trainable
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
+from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.client.past import history_queries
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import PLACEHOLDER
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec

@@ -46,6 +46,7 @@ from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.backends.kubernetes.operator.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.backends.kubernetes.operator.plan_follower import PlanFollower
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.driver.calls.certificate import certificate_of
 from dlrover_nb.core.driver.calls.http_server import ThreadedServer
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
@@ -66,7 +67,6 @@ from dlrover_nb.core.manifests.parts import (
 )
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.master.external import NO_FEATURES
-from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.rundir.origin import trained_encoding

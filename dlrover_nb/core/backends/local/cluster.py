@@ -38,6 +38,8 @@ from dlrover_nb.core.backends.local.record import (
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past.history_queries import past_jobs
+from dlrover_nb.core.disk.files import writing_to
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import (
     BackendError,
@@ -46,8 +48,6 @@ from dlrover_nb.core.errors import (
     InvalidValueError,
     NotFoundError,
 )
-from dlrover_nb.core.files import writing_to
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding

@@ -27,13 +27,13 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     read_supervisor,
 )
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.client.link.calls import CALLS, ONCE
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.driver.detached import is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
-from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

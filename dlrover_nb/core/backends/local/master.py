@@ -36,11 +36,11 @@ from dlrover_nb.core.backends.local.record import (
     write_master,
 )
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.disk.files import writing_to
 from dlrover_nb.core.driver.calls.http_server import LOOPBACK, ThreadedServer
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService
 from dlrover_nb.core.driver.detached import start_time
 from dlrover_nb.core.errors import CheckpointError, DlroverError
-from dlrover_nb.core.files import writing_to
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
 from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely, lasting_imports

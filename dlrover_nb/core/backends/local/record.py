@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.local import master_supervisor
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
+from dlrover_nb.core.disk.files import replace_synced
 from dlrover_nb.core.driver.detached import is_alive
 from dlrover_nb.core.driver.past.finished_job import pack_snapshot, unpack_snapshot
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.files import replace_synced
 from dlrover_nb.core.rundir.job_file import submit_from
 from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - decoded by its annotations

@@ -36,14 +36,15 @@ from dlrover_nb.core.backends.ray.names import await_name_free, began_at_s, job_
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import SummaryPoll
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.disk.files import writing_to
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.driver.deadline_outlook import deadline_outlook
 from dlrover_nb.core.errors import AwayError, BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.files import writing_to
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
@@ -54,7 +55,6 @@ from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job.job import JobPhase, Sync
 from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.views.summary import JobSummary, summarize
-from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

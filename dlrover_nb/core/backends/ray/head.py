@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.disk.files import writing_to
+from dlrover_nb.core.disk.paths import state_folder
 from dlrover_nb.core.driver.detached import has_started_since, is_alive, last_lines, spawn, start_time
 from dlrover_nb.core.errors import BackendError, WireError
-from dlrover_nb.core.files import writing_to
-from dlrover_nb.core.paths import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

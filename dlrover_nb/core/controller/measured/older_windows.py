@@ -21,7 +21,7 @@ from math import exp, inf, log, sqrt
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.numerics import independent, lag_one
+from dlrover_nb.core.basics.numerics import independent, lag_one
 from dlrover_nb.core.perf.evidence import PRIOR_BETWEEN
 
 if TYPE_CHECKING:

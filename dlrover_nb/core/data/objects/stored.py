@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from dlrover_nb.core.data.kinds import Kind, kind_of
 from dlrover_nb.core.data.objects.arrow_tables import as_table
+from dlrover_nb.core.disk.files import replace_synced, writing_to
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.files import replace_synced, writing_to
-from dlrover_nb.core.paths import jobs_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

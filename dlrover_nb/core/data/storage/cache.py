@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.disk.paths import Xdg, user_folder
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.paths import Xdg, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.structs.job.datafiles import bare, is_pattern
 
 if TYPE_CHECKING:

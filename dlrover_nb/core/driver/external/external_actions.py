@@ -6,11 +6,11 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.master.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
 from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
-from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
 from dlrover_nb.core.rundir.shard_log import ShardLog

@@ -19,7 +19,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dlrover_nb.core import numerics
+from dlrover_nb.core.basics import numerics
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.driver.backend import PlacingBackend, QueuedBackend
 from dlrover_nb.core.driver.loop import job_snapshot
@@ -31,7 +32,6 @@ from dlrover_nb.core.driver.loop.parts import ActionT
 from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.decisions.decisions import Decision
 from dlrover_nb.core.structs.job.fixed_roles import capacity_left
 from dlrover_nb.core.structs.job.secrets import secret_values

@@ -13,6 +13,7 @@ import platform
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.driver.history_writer import example_series, examples
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
@@ -32,7 +33,6 @@ from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.write_ahead_log import read_back
 from dlrover_nb.core.master.shared.orders import Action, Order
 from dlrover_nb.core.models.score_sums import ScoreSums
-from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import (
     JobFile,

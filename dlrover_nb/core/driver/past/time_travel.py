@@ -18,11 +18,11 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import with_texts
 from dlrover_nb.core.driver.past.past_walk import Place, Speeds, Walk, WalkState, samples_per_s
 from dlrover_nb.core.driver.past.timeline import happenings
 from dlrover_nb.core.errors import DlroverError, NotFoundError, WireError
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.rundir.journal import read_journal, segments
 from dlrover_nb.core.structs.job.job import run_name
 from dlrover_nb.core.structs.job.secrets import secret_values

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from dlrover_nb.core.disk.files import make_folder, sync_folder
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.files import make_folder, sync_folder
 from dlrover_nb.core.runtime.checkpoints.buffer import HASH_BYTES, nothing, sha256_of
 from dlrover_nb.core.runtime.checkpoints.image import parse
 

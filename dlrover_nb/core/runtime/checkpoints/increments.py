@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.disk.files import make_folder
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.files import make_folder
 from dlrover_nb.core.runtime.checkpoints.files import (
     Written,
     as_checkpoint_error,

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import zmq
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.node import spare
 from dlrover_nb.core.runtime.peers import CopyExchange

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.disk.paths import rows_folder
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import rows_folder
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
 from dlrover_nb.core.structs.job.datafiles import is_pattern, is_url
 from dlrover_nb.core.structs.job.job import DataFormat

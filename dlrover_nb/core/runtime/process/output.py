@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dlrover_nb.core.redaction import Redactor
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.structs.decisions.questions import LogLine
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import exp, hypot, log
 
-from dlrover_nb.core.redaction import BareReason
+from dlrover_nb.core.basics.redaction import BareReason
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.basics.redaction import BareRepr
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import BareRepr
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job.kubernetes_labels import check_annotations, check_labels
 

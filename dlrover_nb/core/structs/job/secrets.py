@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
+from dlrover_nb.core.basics.redaction import PLACEHOLDER, USERINFO, is_secret_name, redact, redact_words
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.redaction import PLACEHOLDER, USERINFO, is_secret_name, redact, redact_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

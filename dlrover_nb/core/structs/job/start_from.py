@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.redaction import BareRepr
+from dlrover_nb.core.basics.redaction import BareRepr
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from dlrover_nb.core.redaction import redact
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.structs.plan.resources import Role
 
 HOUR_S, DAY_S = 3600.0, 86_400.0

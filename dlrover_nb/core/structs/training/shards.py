@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.redaction import BareReason
+from dlrover_nb.core.basics.redaction import BareReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

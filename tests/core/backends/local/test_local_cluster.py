@@ -30,15 +30,15 @@ from dlrover_nb.core.backends.local.record import (
     read_master,
     read_supervisor,
 )
+from dlrover_nb.core.basics.waits import listening
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.connect import connect
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.paths import jobs_folder
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.journal import SEGMENT_BYTES, segments
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.waits import listening
 
 SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, heartbeat_timeout_s=LIMIT_S)
 ATTACH = """

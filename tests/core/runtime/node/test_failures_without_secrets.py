@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.master.master_world import spec
 
-from dlrover_nb.core.redaction import PLACEHOLDER
+from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.runtime.node.node import _report_failures
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, Inadmissible, NotThere
 from dlrover_nb.core.backends.kubernetes.client.contexts import kubernetes_address
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.manifests.kinds import (
     ACCESS_REVIEW,
     NAMESPACE,
@@ -34,7 +35,6 @@ from dlrover_nb.core.manifests.rights import (
     role_text,
     shipped_role,
 )
-from dlrover_nb.core.paths import HISTORY_VAR
 from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions.people import AccessRole
 

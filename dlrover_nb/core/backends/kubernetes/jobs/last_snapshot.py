@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.client.bare_snapshot import bare_snapshot
 from dlrover_nb.core.client.link.calls import Lines
 from dlrover_nb.core.codec import with_texts
@@ -23,7 +24,6 @@ from dlrover_nb.core.driver.past.finished_job import (
 )
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.manifests.parts import end_name, labels
-from dlrover_nb.core.redaction import Redactor
 from dlrover_nb.core.structs.job.secrets import secret_values
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.training.shards import ShardCounts

@@ -34,6 +34,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
 )
 from dlrover_nb.core.backends.kubernetes.jobs.model import make_run_folder
 from dlrover_nb.core.backends.kubernetes.operator.elastic import why_no_export
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.client.link.calls import (
     ONCE,
@@ -67,7 +68,6 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
 from dlrover_nb.core.structs.wire.pods import PodJob
-from dlrover_nb.core.waits import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, leaving, peer_copies
 from dlrover_nb.core.master.own.rows import evaluation
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_restart
@@ -29,7 +30,6 @@ from dlrover_nb.core.master.own.state.batch_sizes import share_global_batch
 from dlrover_nb.core.master.own.state.resizing import awaited
 from dlrover_nb.core.master.own.state.state import PsGroup, Stage
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.redaction import redact
 from dlrover_nb.core.structs.job.job import JobPhase, Migration
 from dlrover_nb.core.structs.plan.capacity import n_more
 from dlrover_nb.core.structs.plan.resources import Role

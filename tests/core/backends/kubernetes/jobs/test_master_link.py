@@ -29,6 +29,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
+from dlrover_nb.core.basics.waits import listening
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link.calls import CALLS, AskSnapshot
@@ -55,7 +56,6 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.structs.wire.pods import PodJob
-from dlrover_nb.core.waits import listening
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
 LABELS = {"dlrover-nb/job": "quick-start", "dlrover-nb/run": "0123abcd"}

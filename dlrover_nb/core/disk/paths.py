@@ -9,8 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
+from dlrover_nb.core.disk.files import writing_to
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.files import writing_to
 
 RUNS_VAR = "DLROVER_NB_RUNS"  # variable: folders of mounted volumes that hold run folders
 HISTORY_VAR = "DLROVER_NB_HISTORY"  # variable: the URL of a team's history

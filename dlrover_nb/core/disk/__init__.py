@@ -1,0 +1,1 @@
+"""Files of this machine: where a user's folders are, and files that are written whole."""
