@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.predictions.host import grows, host_factors, weights
-from dlrover_nb.core.planner.predictions.physics import SLACK, most_over_now
+from dlrover_nb.core.planner.predictions.predict import SLACK, most_over_now
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
