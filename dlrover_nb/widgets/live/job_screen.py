@@ -1,6 +1,7 @@
 """One drawing of a job with Panel: charts, the review card, the what-if sliders and the buttons.
 
-Its parts are in `chart_grid`, `sliders` and `decision_buttons`; `render_target` sends changes to the browser.
+Its parts are in `chart_grid`, `whatif_sliders` and `decision_buttons`; `render_target` sends changes to the
+browser.
 """
 
 from __future__ import annotations

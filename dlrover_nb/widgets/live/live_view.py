@@ -1,8 +1,8 @@
 """A job live: charts, the open proposal, and the buttons to answer it, in a notebook or a served page.
 
 A `LiveView` holds the job's newest state (`JobViewModel`) and any number of screens drawn from it. The poller
-of the job's cluster refreshes the view model; each screen flushes once a tick. `cell` writes the outputs of a
-notebook's cell, live and saved.
+of the job's cluster refreshes the view model; each screen flushes once a tick. `cell_outputs` writes the
+outputs of a notebook's cell, live and saved.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ cannot decode later messages about it.
 A page registers our own kinds of models only when it loads. So each target holds an invisible slider: sliders
 can then be added later, with an opened job or in place of the placeholder.
 
-Only `screen` modules and `scripts` import panel beside this one.
+Only modules of screens and `scripts` import panel beside this one.
 """
 
 from __future__ import annotations
