@@ -32,7 +32,7 @@ def picture() -> str:
     }
     parts: list[str] = []
     top = 0
-    for contract in (each for each in contracts if each["type"] == "layers"):
+    for contract in (each for each in contracts if "containers" in each):
         container = contract["containers"][0]
         parts.append(f'<text class="head" x="{LEFT}" y="{top + 22}">{escape(contract["name"])}</text>')
         top += HEAD

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 PACKAGE = "dlrover_nb"
 MOST_LINES = 600  # of a file
-MOST_FILES = 37  # of a folder
+MOST_FILES = 16  # modules of a folder
 MOST_FUNCTION_LINES = 80
-MOST_DIALECT = 1039  # names of values
+MOST_DIALECT = 477  # names of values: this only falls
 DIALECT = frozenset({"found", "told", "known", "held", "kept", "asked", "seen", "said", "taken"})
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 N_NAMED = 5  # folders and rooms that are printed

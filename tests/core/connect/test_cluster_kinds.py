@@ -1,5 +1,4 @@
 import pytest
-from dlrover_nb.core.paths import jobs_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +7,7 @@ from dlrover_nb.core.backends.local.record import SUBMISSION
 from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.connect.kinds import kind_of, read_address
+from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 NAMES = st.text(min_size=1).filter(lambda name: name.isprintable() and name != IN_CLUSTER)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dlrover_nb.core.client.past_runs import RunHistory
-
+from dlrover_nb.core.client.past.history_queries import RunHistory
 from dlrover_nb.core.history import JobRun
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
