@@ -30,6 +30,7 @@ from dlrover_nb.core.master.external.changes.losses import LossState
 from dlrover_nb.core.master.external.job.external_record import StopRecord
 from dlrover_nb.core.master.external.job.node_set import trains
 from dlrover_nb.core.master.shared.orders import StartNode
+from dlrover_nb.core.master.shared.takeover import takeover_words
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
@@ -91,8 +92,10 @@ class ExternalMaster(LossState):
         if not self.phase.is_final:
             self._send_environments()  # the orders of the last rendezvous may not have been carried out
             self._orders += other_roles.tell_again(self)
-            n_node = len(record.nodes)
-            self._note(f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}", at_s)
+            n_running = sum(bool(node.address) for node in record.nodes)
+            has_begun = record.applied is not None or any(n for _, n in record.n_named)
+            n_waiting = len(record.nodes) - n_running
+            self._note(takeover_words(n_running, n_waiting, has_begun=has_begun), at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:

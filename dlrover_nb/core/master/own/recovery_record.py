@@ -44,7 +44,9 @@ from dlrover_nb.core.master.own.state.state import (
 )
 from dlrover_nb.core.master.own.state.state_records import Fence, OpenMitigation, failed
 from dlrover_nb.core.master.shared.orders import DropCheckpoint
+from dlrover_nb.core.master.shared.takeover import takeover_words
 from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.structs.plan.admission import HELD
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role  # noqa: TC001 - as above
 from dlrover_nb.core.structs.training.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.training.shards import SkippedBatch  # noqa: TC001 - as above
@@ -234,10 +236,11 @@ def _make_safe(state: JobState, move: PsGroup | None) -> None:
 def _welcome(state: JobState) -> str:
     if state.is_ended:
         return state.message
-    n_node = len(state.roster.nodes)
-    if not n_node:
-        return "the master restarted, and nodes are started anew"
-    return f"the master restarted and takes over {n_node} node{'s' * (n_node != 1)}"
+    if state.is_held:
+        return f"the master restarted; the job {HELD}"
+    n_running = sum(node.is_adopted for node in state.roster.nodes)
+    has_begun = any(n for _, n in state.roster.n_named)
+    return takeover_words(n_running, len(state.roster.nodes) - n_running, has_begun=has_begun)
 
 
 def _begin_evaluation_anew(state: JobState) -> None:

@@ -44,6 +44,21 @@ def test_a_job_whose_programs_tell_nothing_runs_all_the_same():
     assert world.master.phase is JobPhase.TRAINING
 
 
+def test_another_master_says_which_pods_run_and_which_still_wait_to_start():
+    world = World(TF)
+    assert said_at_restart(world) == "the master restarted; 3 nodes still wait to start"
+    world.do(world.master.update_addresses({"ps-0": "10.0.0.2"}, 101.0))
+    assert said_at_restart(world) == "the master restarted and takes over 1 node, and 2 more wait to start"
+    world.come_up()
+    assert said_at_restart(world) == "the master restarted and takes over 3 nodes"
+
+
+def said_at_restart(world):
+    other, n_before = ExternalMaster(world.spec, ROOM), len(world.events)
+    world.do(other.resume(world.master.record, world.at_s))
+    return world.events[n_before].message
+
+
 def test_scaling_out_keeps_pods_and_tells_all_programs_the_others():
     world = running()
     before, told = set(world.pods), dict(world.told)

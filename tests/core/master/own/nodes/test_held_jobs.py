@@ -7,6 +7,7 @@ from support.master.master_world import World, in_place, plan, spec, trained_eve
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.admission import HELD, Admission
+from dlrover_nb.core.structs.views.events import PhaseChanged
 
 
 def held() -> World:
@@ -42,6 +43,24 @@ def test_another_master_holds_it_too_and_one_that_was_admitted_goes_on() -> None
     world.do(world.master.set_target(plan(2, 1), world.at_s))
     world.crash()
     world.run_until(lambda: in_place(world, plan(2, 1)))
+
+
+def said_at_restart(world: World) -> str:
+    n_before = len(world.events)
+    world.crash()
+    return "; ".join(e.message for e in world.events[n_before:] if isinstance(e, PhaseChanged) and e.message)
+
+
+def test_another_master_says_that_it_waits_on_and_starts_nothing_anew() -> None:
+    world = held()
+    assert said_at_restart(world) == f"the master restarted; the job {HELD}"
+
+
+def test_another_master_says_which_nodes_run_and_which_still_wait_to_start() -> None:
+    world = World(spec(plan(2, 1)))
+    assert "the master restarted; 3 nodes still wait to start" in said_at_restart(world)
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    assert "the master restarted and takes over 3 nodes" in said_at_restart(world)
 
 
 def test_it_ends_at_once_when_it_is_stopped() -> None:
