@@ -163,7 +163,11 @@ class ExternalMaster(LossState):
         known = self._node_set.get(node)
         if known is None:
             return self._settle(at_s)
-        if succeeded and known.role is not Role.PS and (known.id in self._members or self._is_beside(known)):
+        if succeeded and self.worlds.asks(node):
+            self._stop_node(known)  # it was not needed any more: that says nothing of the job's end
+        elif (
+            succeeded and known.role is not Role.PS and (known.id in self._members or self._is_beside(known))
+        ):
             known.is_finished = True
             known.coming = known.asked_size_s = None  # its pod has ended: no cluster resizes it
             self._release(node)
@@ -253,7 +257,7 @@ class ExternalMaster(LossState):
         self._check_late_nodes(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
-        self.account.release_silent(at_s)
+        self.account.release_silent(at_s, kept=self.worlds.now.programs)
         told_at_s, n_told = self._progress_told
         n_done = self.train_counts.n_sample_done
         if n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:

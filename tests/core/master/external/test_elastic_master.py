@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.external.elastic import LATE_S
+from dlrover_nb.core.master.external.shard_account import SILENT_S
 from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
@@ -116,6 +118,51 @@ def test_rows_of_a_lost_member_count_as_far_as_the_others_parameters_have_them()
     assert (again.shard, again.offset) == (second.shard, 50)
 
 
+def keeps_its_rows_until_the_next_world(job, first, second):
+    assert job.master.train_counts.doing == 2, "the other's parameters may have more of its rows than it told"
+    assert job.shard("worker-0", first).shard not in {first.shard, second.shard}
+    reached = [Reached(owner("worker-0"), first.grant, 30), Reached(owner("worker-1"), second.grant, 50)]
+    job.ask("worker-0", seen=1, step=3, reached=reached)
+
+
+def test_a_member_that_is_cut_off_keeps_its_rows_while_the_others_train_with_it():
+    job = Job()
+    job.begin("worker-0", "worker-1")
+    first, second = job.shard("worker-0"), job.shard("worker-1")
+    job.at_s += SILENT_S + 1
+    job.take(job.master.tick(job.at_s))
+    keeps_its_rows_until_the_next_world(job, first, second)
+    job.ask("worker-1", seen=1, step=3)
+    assert job.master.train_counts.n_sample_done == 80
+    assert job.shard("worker-1").offset == 50
+
+
+def test_what_a_process_held_that_began_anew_is_taken_back_with_the_next_world():
+    job = Job()
+    job.begin("worker-0", "worker-1")
+    first, second = job.shard("worker-0"), job.shard("worker-1")
+    job.call(StateWanted(Caller("worker-1", "0", "q")))
+    keeps_its_rows_until_the_next_world(job, first, second)
+    job.call(WorldWanted(Caller("worker-1", "0", "q"), 0, -1))
+    assert job.master.train_counts.n_sample_done == 80
+    again = job.call(ShardWanted(Caller("worker-1", "0", "q")))
+    assert (again.shard, again.offset) == (second.shard, 50)
+
+
+def test_a_process_that_all_others_wait_for_is_named():
+    job = Job()
+    job.begin("worker-0", "worker-1")
+    job.ask("worker-0", seen=1, step=3)
+    for _ in range(2):
+        assert "waits for" not in job.master.message
+        job.at_s += LATE_S / 2 + 1
+        job.take(job.master.tick(job.at_s))
+    assert job.master.message.startswith("training waits for worker-1, whose")
+    job.ask("worker-1", seen=1, step=3)
+    job.take(job.master.tick(job.at_s))
+    assert job.master.message == "no process waits for another one any more"
+
+
 def test_a_finished_shard_of_a_lost_member_is_done_and_its_next_one_goes_back():
     job = Job()
     job.begin("worker-0", "worker-1")
@@ -139,6 +186,20 @@ def test_a_plan_with_fewer_workers_lets_the_newest_leave_and_with_more_nobody():
     assert job.ask("worker-0", seen=1, step=5).number == 2
     assert StopNode("worker-1") in job.orders
     assert job.call(StateWanted(Caller("worker-0", "0", "p"))).outdated_world == 0
+
+
+def test_a_process_that_leaves_as_the_last_rows_are_trained_does_not_end_the_job():
+    job = Job()
+    job.begin("worker-0", "worker-1")
+    for _ in range(4):
+        job.done("worker-0", job.shard("worker-0"), 100)
+    job.take(job.master.set_target(plan(1), 1.0))
+    assert isinstance(job.ask("worker-1", seen=1, step=5), WorldOver)
+    job.exit("worker-1", succeeded=True)
+    assert isinstance(job.ask("worker-0", seen=1, step=5), WorldMade), "else its program keeps no model"
+    assert job.master.phase is not JobPhase.SUCCEEDED
+    job.exit("worker-0", succeeded=True)
+    assert job.master.phase is JobPhase.SUCCEEDED
 
 
 def test_a_member_that_is_killed_after_another_has_ended_well_brings_nothing_back():

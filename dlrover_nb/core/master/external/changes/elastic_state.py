@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class ElasticState(ReportedState):
     """See `ExternalState`."""
 
+    _late_since_s: float | None = None  # since when processes wait for others
+    _has_told_late = False
+
     def _plan_of(self, role: Role) -> RolePlan:
         return plan_of(self._external, self.target, role)
 
@@ -35,12 +38,28 @@ class ElasticState(ReportedState):
             self._met_at_s, self._n_rendezvous = at_s, self.worlds.now.number
             self._heard, self._before = set(), set()
             self._drop_shares(at_s)
+        self._tell_late(at_s)
         self._members = elastic_worlds.members(self)
         wanted = elastic_worlds.wanted(self)
         for node in self._node_set.nodes:
             is_surplus = node.role is Role.WORKER and bool(node.address) and node.id not in wanted
             if is_surplus and self.worlds.now.number and node.id not in self._members:
                 self._stop_node(node)
+
+    def _tell_late(self, at_s: float) -> None:
+        """Name the nodes that all others wait for, once, and say when that is over."""
+        late = () if self._stop is not None or self.is_over else elastic_worlds.late(self)
+        if not late:
+            if self._has_told_late:
+                self._note("no process waits for another one any more", at_s)
+            self._late_since_s, self._has_told_late = None, False
+            return
+        if self._late_since_s is None:
+            self._late_since_s = at_s
+        if at_s > self._late_since_s + elastic.LATE_S and not self._has_told_late:
+            self._has_told_late = True
+            words = f"training waits for {', '.join(late)}, whose processes do not join the others"
+            self._note(f"{words}: they are stopped, or cannot reach the master", at_s)
 
     def _drop_shares(self, at_s: float) -> None:
         """Drop parts of a global batch that were set for other workers: they would not sum to it."""

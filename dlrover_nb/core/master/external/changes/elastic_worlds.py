@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.wire.services import ServiceAnswer
 
 ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room
+LATE_S = 30.0  # that processes wait for another one before it is named
 WAIT_S, LONG_WAIT_S = 0.05, 0.5  # between requests: while a world is being made, and while nodes are missing
 CALLS_PER_S = 500  # of all members while they wait for a world
 
@@ -59,9 +60,18 @@ def advance(state: ExternalState, at_s: float) -> bool:
         return False
     state.account.reach(reached)
     state.release_left()
+    state.account.release_replaced()
     state.outdated_world, state.parts = 0, even(state.spec, state.worlds.now.members)
     state.speeds.restart(state.worlds.now.members)
     return True
+
+
+def late(state: ExternalState) -> tuple[str, ...]:
+    """Return the nodes whose processes others wait for, to make the next world; none where nobody waits."""
+    names, before = wanted(state), state.worlds.now.members
+    awaited = [name for name in names if name in before] if before else names
+    is_waiting = any(map(state.worlds.asks, names))
+    return tuple(name for name in awaited if is_waiting and not state.worlds.asks(name))
 
 
 def members(state: ExternalState) -> tuple[str, ...]:

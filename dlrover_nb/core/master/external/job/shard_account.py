@@ -9,6 +9,9 @@ acknowledged,
   programs of a node are restarted without their node;
 - when the owner is silent for `SILENT_S`: a process may end alone, and its node go on.
 
+What a member of an elastic job's world holds is taken back with the next world only, whatever of these
+happens: the other members' parameters contain rows of it that it could not report.
+
 A process that lost its place is refused from then on: what it still sends must not be taken for the act of
 its successor.
 
@@ -31,7 +34,7 @@ from dlrover_nb.core.sharding.split import LedgerCheckpoint, Split
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.shards import ShardCounts
@@ -113,8 +116,8 @@ class ShardAccount:
 
     # processes
 
-    def hear(self, caller: Caller, at_s: float) -> None:
-        """Note a sign of life; what an earlier process in its place held is taken back.
+    def hear(self, caller: Caller, at_s: float, *, kept: Collection[str] = ()) -> None:
+        """Note a sign of life; what an earlier process in its place held is taken back, but for the `kept`.
 
         Raises
         ------
@@ -132,7 +135,10 @@ class ShardAccount:
             return
         replaced = self.processes.replaced
         if known is not None:
-            self._forget(known)
+            if known in kept:
+                self.heard_s.pop(known, None)
+            else:
+                self._forget(known)
             replaced = (*replaced, known)
         self._owners[caller.place] = owner
         self.processes = ProcessesRecord(tuple(self._owners.values()), replaced)
@@ -147,9 +153,16 @@ class ShardAccount:
             replaced = (owner for owner in self.processes.replaced if _node(owner) != node)
             self.processes = ProcessesRecord(tuple(self._owners.values()), tuple(replaced))
 
-    def release_silent(self, at_s: float) -> None:
-        """Take back what processes hold that were not heard for long."""
-        for owner in [owner for owner, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S]:
+    def release_silent(self, at_s: float, *, kept: Collection[str] = ()) -> None:
+        """Take back what processes hold that were not heard for long, but for the `kept`."""
+        silent = [owner for owner, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S]
+        for owner in silent:
+            if owner not in kept:
+                self._forget(owner)
+
+    def release_replaced(self) -> None:
+        """Take back what processes hold that lost their places."""
+        for owner in self.processes.replaced:
             self._forget(owner)
 
     def release_unknown(self, nodes: Iterable[str]) -> None:

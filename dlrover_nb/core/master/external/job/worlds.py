@@ -89,7 +89,14 @@ class Worlds:
 
     def is_there(self, node: str) -> bool:
         """Whether a node's process is in the present world, or waits for the next one."""
-        return node in self._program or self._asks(node)
+        return node in self._program or self.asks(node)
+
+    def asks(self, node: str) -> bool:
+        """Whether a node's process waits for a world after the present one."""
+        asked = self._requests.get(node)
+        if asked is None:
+            return False
+        return asked.seen >= self.now.number or self._program.get(node) != asked.program
 
     def is_outdated(self, wanted: Sequence[str]) -> bool:
         """Whether another world than the present one is due.
@@ -100,7 +107,7 @@ class Worlds:
             The nodes that are to train, oldest first; one that has not asked yet begins when it does.
         """
         there = {node for node in wanted if self.is_there(node)}
-        return there != self._program.keys() or any(map(self._asks, self._program))
+        return there != self._program.keys() or any(map(self.asks, self._program))
 
     def advance(self, wanted: Sequence[str], *, awaited: Collection[str] = ()) -> tuple[Reached, ...] | None:
         """Make the next world if one is due and all that are to be in it have asked.
@@ -121,22 +128,15 @@ class Worlds:
             return None
         known = set(wanted)
         old = [node for node in self.now.members if node in known]
-        new = [node for node in wanted if node not in self._program and self._asks(node)]
+        new = [node for node in wanted if node not in self._program and self.asks(node)]
         members = (*old, *new)
-        if not members or not all(map(self._asks, members)) or not set(awaited) <= set(members):
+        if not members or not all(map(self.asks, members)) or not set(awaited) <= set(members):
             return None
         asked = [self._requests[node] for node in members]
         steps = tuple(each.step for each in asked)
         made = World(self.now.number + 1, members, tuple(each.program for each in asked), steps)
         self._set(replace(made, reached=asked[made.source].reached))
         return self.now.reached
-
-    def _asks(self, node: str) -> bool:
-        """Whether a node's process waits for a world after the present one."""
-        asked = self._requests.get(node)
-        if asked is None:
-            return False
-        return asked.seen >= self.now.number or self._program.get(node) != asked.program
 
     def _set(self, world: World) -> None:
         self.now = world
