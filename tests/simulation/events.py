@@ -155,6 +155,17 @@ class LoseHost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Limit(Event):
+    """The cluster has a new rule for some time, and makes no node with more cores."""
+
+    most_cpu: float
+    seconds: float
+
+    def happen(self, world: JobWorld, audit: JobAudit) -> None:
+        world.limits.set(self.most_cpu, world.elapsed_s + self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class FullDisk(Event):
     """No file of the run folder can grow for some time."""
 

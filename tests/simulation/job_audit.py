@@ -45,7 +45,7 @@ class JobAudit:
         self.decisions: dict[str, Decision] = {}
         self.damages: list[Case] = []
         self.stopped_by = ""
-        self.disk_was_full = self.may_forget = False
+        self.disk_was_full = self.may_forget = self.has_run = False
         self._mark: object = None
         self._changed_at_s = self._blocked_since_s = 0.0
 
@@ -98,6 +98,7 @@ class JobAudit:
 
     def after_turn(self) -> None:
         """Check what holds at every moment."""
+        self.has_run |= self._world.now.running is not None
         self._check_rows()
         self._check_decisions()
         self._check_plan()
@@ -168,6 +169,10 @@ class JobAudit:
             raise PromiseBrokenError("healthy rows are in quarantine", words)
 
     # the end
+
+    def may_be_refused(self, message: str) -> bool:
+        """Whether a rule of the cluster may end the job: one that has run goes on with the nodes that it has."""
+        return "the cluster refuses" in message and not self.has_run
 
     def at_end(self) -> None:
         """Check what holds of a job that has ended."""

@@ -34,6 +34,7 @@ MEMORY = Path("/dev/shm")  # a disk in memory, where there is one
 SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
     "own": own.scenario,
     "external": external.scenario,
+    "elastic": external.elastic_scenario,
     "brain": brain.scenario,
 }
 

@@ -10,6 +10,7 @@ from support.driver.driver_world import PlayedBackend, plan
 
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted
+from dlrover_nb.core.master.external.job.shard_account import ShardAccount
 from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import job_file
@@ -87,6 +88,13 @@ def test_a_time_out_that_counts_against_rows_is_noticed(monkeypatch: pytest.Monk
 def test_rows_for_a_node_that_was_ended_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExternalState, "serves", lambda _self, _node: True)
     assert first_failure("external", 8) == "a dead generation takes part"
+
+
+def test_rows_of_a_lost_member_that_count_by_its_own_word_alone_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ShardAccount, "reach", lambda self, _reached: self._begun(0))
+    assert first_failure("elastic", 3) == "rows were trained twice"
 
 
 def test_a_brain_that_acts_without_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

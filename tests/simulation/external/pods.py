@@ -60,6 +60,9 @@ class PlayedPods:
     def start_node(self, config: NodeConfig) -> None:
         if config.node in self._world.pods:
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
+        if refusal := self._world.limits.refusal(config, self._world.elapsed_s):
+            self._exits.append(refusal)
+            return
         self._living.add(config.node)
         self._world.begin(Pod(config.node, config.role, config.cpu, config.memory_mib))
 
@@ -69,9 +72,8 @@ class PlayedPods:
         for node in there - nodes.keys():
             self._world.stop(node)
         gone = sorted(nodes.keys() - there)
-        self._exits.extend(
-            self._world.pods[n].exit or NodeExited(n, "it is gone") for n in gone if n in self._world.pods
-        )
+        pods = self._world.pods
+        self._exits.extend((pods[n].exit if n in pods else None) or NodeExited(n, "it is gone") for n in gone)
 
     def stop_node(self, node: str) -> None:
         if not self.has_gone:

@@ -14,15 +14,19 @@ from unittest import mock
 from greenlet import getcurrent
 from simulation.tasks import PER_S, Time, Turns
 
+from dlrover_nb.client.checkpoint import _Saver
 from dlrover_nb.client.link import LIMIT_S, Link
 from dlrover_nb.client.session import Session
 from dlrover_nb.client.shards import shards
 
-LINKS, SHARDS = sys.modules["dlrover_nb.client.link"], sys.modules["dlrover_nb.client.shards"]
+NAMES = ("link", "shards", "checkpoint")
+LINKS, SHARDS, CHECKPOINTS = (sys.modules[f"dlrover_nb.client.{name}"] for name in NAMES)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
+    from simulation.external.collectives import Batch, Meeting
     from simulation.external.world import ExternalWorld, Pod
 
 BATCH, BATCH_S = 8, 0.25
@@ -85,14 +89,26 @@ class PlayedSession(Session):
         self.caller["program"] = f"program-{next(world.counts)}"
         link.owner = "/".join((pod.node, slot, self.caller["program"]))
         self.owner = link.owner
-        self._world, self._pod, self._reports = world, pod, False
+        self._world, self.pod, self._reports = world, pod, False
+        self.n_step = 0
+        self.meeting: Meeting | None = None  # with the other members of an elastic job
+        self.rank, self.limit_s = 0, 0.0
+        self.batches: list[Batch] = []  # of its present step
+        self.coming: tuple[Batch, ...] = ()  # of all members in the last one
         self._lock = Turns(world.tasks)  # type: ignore[assignment]
         self._ends = Ends(world)  # type: ignore[assignment]
 
     def _begin(self) -> None:
         if not self._reports:
             self._reports = True
-            self._world.run_in(self._pod, self, self._run)
+            self._world.run_in(self.pod, self, self._run)
+
+
+class PlayedSaver(_Saver):
+    """Keeps checkpoints in files alone, and has written them when `save` returns."""
+
+    def _begin(self, fill: Callable[[BinaryIO], None]) -> None:
+        self._write_file(self._count, fill)
 
 
 def train(world: ExternalWorld, pod: Pod, joined: PlayedSession) -> None:
@@ -116,9 +132,15 @@ def session_of_task() -> PlayedSession | None:
 def played_client(world: ExternalWorld) -> Iterator[None]:
     """Let the client's modules run in tasks."""
     time = Time(world.tasks)
+
+    def saver(_folder: str | None) -> PlayedSaver:
+        return PlayedSaver(str(world.kept), None)
+
     with (
         mock.patch.object(LINKS, "time", time),
         mock.patch.object(SHARDS, "time", time),
         mock.patch.object(SHARDS, "session", session_of_task),
+        mock.patch.object(CHECKPOINTS, "session", session_of_task),
+        mock.patch.object(CHECKPOINTS, "_saver", saver),
     ):
         yield

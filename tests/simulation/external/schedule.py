@@ -14,6 +14,7 @@ from simulation.events import (
     Evict,
     FullDisk,
     KillMaster,
+    Limit,
     LoseHost,
     OutOfMemory,
     ResetLink,
@@ -57,6 +58,8 @@ class ExternalScenario(Scenario):
         Share of requests that are lost, or whose answers are.
     cores
         Of the one machine.
+    keeps_every_s, timeout_s
+        Of elastic programs: seconds between checkpoints, and after which a member that does not answer is lost.
     """
 
     n_row: int
@@ -65,6 +68,8 @@ class ExternalScenario(Scenario):
     lost: float = 0.0
     cores: float = 3.0
     poison: frozenset[int] = frozenset()
+    keeps_every_s: float = 0.0
+    timeout_s: float = 30.0
 
     @property
     def words(self) -> str:
@@ -106,6 +111,34 @@ def scenario(seed: int) -> ExternalScenario:
     return ExternalScenario(seed, events, n_row, spec, backend, lost, cores, poison)
 
 
+def elastic_scenario(seed: int) -> ExternalScenario:
+    """Return what a seed of an elastic job stands for."""
+    rng = random.Random(seed)
+    n_row, n_epoch = rng.randrange(150, 1000), rng.choice([1, 2])
+    spec = JobSpec(
+        "foreign",
+        plan=_plan(rng, Framework.DDP),
+        foreign=ExternalSpec(RUN, n_row * n_epoch, framework=Framework.DDP),
+        n_epoch=n_epoch,
+        batch_size=BATCH,
+        shard_batches=rng.choice([1, 2, 4]),
+        mode=rng.choice([Mode.MANUAL, Mode.MANUAL, Mode.SUGGEST, Mode.AUTO]),
+        seed=rng.randrange(100),
+    )
+    return ExternalScenario(
+        seed,
+        drawn(rng, DDP_KINDS, limit_s=rng.choice([3.0, 10.0, 30.0]), span_s=SPAN_S),
+        n_row,
+        spec,
+        ResizingPlayedPods if rng.random() < 0.25 else PlayedPods,
+        lost=rng.choice([0.0, 0.02, 0.2]),
+        cores=rng.choice([2.5, 3.0, 6.0]),
+        poison=frozenset(rng.sample(range(n_row), 1)) if rng.random() < 0.06 else frozenset(),
+        keeps_every_s=rng.choice([0.0, 2.0, 10.0]),
+        timeout_s=rng.choice([3.0, 30.0]),
+    )
+
+
 def _plan(rng: random.Random, framework: Framework) -> ResourcePlan:
     n_ps = 1 if framework.has_store else rng.randrange(1, 3)
     ps_cpu = 0.2 if framework.has_store else rng.choice([0.2, 0.2, 0.4])
@@ -143,6 +176,9 @@ def _kinds(framework: Framework) -> dict[Draw, float]:
         lambda rng, at_s, _: ResetLink(at_s, Role.WORKER, rng.randrange(4), 0.0): 2,
         lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
         lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
+        lambda rng, at_s, lim: Limit(at_s, rng.choice([0.2, 0.3]), _for_s(rng, lim)): float(
+            framework is Framework.DDP
+        ),
         lambda rng, at_s, _: FullDisk(at_s, rng.choice([0.5, 2.0, 8.0])): 1,
         lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.5,
         lambda rng, at_s, lim: StallMaster(at_s, _for_s(rng, lim)): 2,
@@ -157,4 +193,4 @@ def _kinds(framework: Framework) -> dict[Draw, float]:
     }
 
 
-KINDS, TF_KINDS = _kinds(Framework.TORCH), _kinds(Framework.TENSORFLOW)
+KINDS, TF_KINDS, DDP_KINDS = map(_kinds, (Framework.TORCH, Framework.TENSORFLOW, Framework.DDP))

@@ -15,7 +15,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from simulation.disk import full_disk
+from simulation.external.collectives import PlayedCollectives
+from simulation.external.elastic import States, played_torch, train_together
 from simulation.external.programs import PlayedSession, played_client, train
+from simulation.limits import Limits
 from simulation.rows import Row, RowAccount
 from simulation.tasks import Task, Tasks
 from support.driver.damaged_world import Case, damage
@@ -33,7 +36,7 @@ from dlrover_nb.core.master.external import ExternalMaster
 from dlrover_nb.core.master.external.job.shard_account import SILENT_S
 from dlrover_nb.core.master.external.launch.pod_script import LINGER_S
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
-from dlrover_nb.core.structs.job.external import StepsDone
+from dlrover_nb.core.structs.job.external import Framework, StepsDone
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.services import (
@@ -43,6 +46,9 @@ from dlrover_nb.core.structs.wire.services import (
     ServiceAnswer,
     ServiceCall,
     ShardGranted,
+    WorldLater,
+    WorldMade,
+    WorldOver,
 )
 
 if TYPE_CHECKING:
@@ -132,6 +138,7 @@ class ExternalWorld:
         self.learnt: dict[Row, int] = {}
         self.pods: dict[str, Pod] = {}
         self.without_room: list[str] = []
+        self.limits = Limits()
         self.stopped_nodes: set[str] = set()
         self.cut_until_s: dict[str, float] = {}
         self.broken_links: set[str] = set()
@@ -145,11 +152,19 @@ class ExternalWorld:
         self.wrong: list[str] = []  # who took part and should not
         self.n_crash = self.n_loss = 0
         self.master_is_up = self._is_turning = False
+        self.master_since_s = 0.0  # since when the present master has been at work
         self._heard_s: dict[str, float] = {}
         self._silent: set[str] = set()
         self._newest: dict[str, int] = {}  # number of the newest process of each place that the master heard
+        self.kept = folder / "of programs"  # their checkpoints
+        self.states, self.collectives = States(), PlayedCollectives(self)
+        self.is_elastic = self.spec.foreign.framework is Framework.DDP
+        self._worlds: dict[int, tuple[str, ...]] = {}
+        self.waits_since_s: dict[str, float] = {}  # of nodes whose programs wait for a world
         self._open = ExitStack()
         self._open.enter_context(played_client(self))
+        if self.is_elastic:
+            self._open.enter_context(played_torch(self))
         self._turns: Iterator[None] = iter(())
         self.calls = PlayedCalls(self)
         self.backend = case.backend(self)
@@ -204,7 +219,7 @@ class ExternalWorld:
     # time
 
     def start(self) -> None:
-        self.master_is_up = True
+        self.master_is_up, self.master_since_s = True, self.elapsed_s
         self._turns = self.driver.turns()
         self.turn_loop()
 
@@ -234,6 +249,7 @@ class ExternalWorld:
         end_s = self.elapsed_s + seconds
         while self.elapsed_s < end_s:
             self.wait(min(STEP_S, end_s - self.elapsed_s))
+        self.master_since_s = self.elapsed_s
 
     def _end_evicted(self) -> None:
         for name, at_s in list(self.ends_at_s.items()):
@@ -312,7 +328,7 @@ class ExternalWorld:
 
     def _run_program(self, pod: Pod, joined: PlayedSession) -> None:
         try:
-            train(self, pod, joined)
+            (train_together if self.is_elastic else train)(self, pod, joined)
         except ServiceError:
             self.fail_program(pod, 1)
             return
@@ -321,7 +337,7 @@ class ExternalWorld:
     def _report_steps(self, pod: Pod, joined: PlayedSession) -> None:
         while True:
             self.tasks.sleep(STEPS_EVERY_S)
-            n_iter = self.account.n_pushed(joined.owner)
+            n_iter = joined.n_step or self.account.n_pushed(joined.owner)
             if n_iter and self.master_is_up and self.cut_until_s.get(pod.node, 0.0) <= self.elapsed_s:
                 self.reports.put(
                     StepsDone(
@@ -341,12 +357,17 @@ class ExternalWorld:
         self._end_program(pod)
 
     def _linger(self, pod: Pod, n_start: int, code: int) -> None:
+        if self.is_elastic and self.rng.random() < 0.5:  # its own script begins it anew
+            self._begin_program(pod)
+            return
         self.tasks.sleep(LINGER_S)
         if pod.n_start == n_start:
             self.end_pod(pod.node, NodeExited(pod.node, f"exit code {code}", failed=True))
 
     def _end_program(self, pod: Pod) -> None:
         """End the tasks of a pod, its own last: nothing follows in it."""
+        for joined in pod.sessions:
+            self.collectives.leave(joined)
         tasks, pod.tasks, pod.sessions = pod.tasks, [], []
         for task in sorted(tasks, key=lambda each: each is self.tasks.present_or_none):
             self.tasks.kill(task)
@@ -361,6 +382,7 @@ class ExternalWorld:
         if pod.is_alive:
             pod.is_alive, pod.exit, pod.address = False, how, ""
             self._end_program(pod)
+            self.waits_since_s.pop(name, None)
 
     def stop(self, name: str) -> None:
         """End a pod, as its master orders."""
@@ -417,6 +439,33 @@ class ExternalWorld:
         is_silent = self.elapsed_s > self._heard_s.get(owner, self.elapsed_s) + SILENT_S - 2
         return is_silent or owner in self._silent or owner.partition("/")[0] in self.stopped_nodes
 
+    # elastic jobs
+
+    def wake_later(self, seconds: float, task: Task, number: int) -> None:
+        """Wake a task later, if it is in its wait of this number still."""
+
+        def wake() -> None:
+            self.tasks.sleep(seconds)
+            self.tasks.wake_if(task, number, value=True)
+
+        self.tasks.begin(wake, NETWORK)
+
+    def count_step(self) -> None:
+        """Count a step of the program that runs."""
+        self.tasks.present.greenlet.session.n_step += 1
+
+    def _check_world(self, caller: Caller, made: WorldMade) -> None:
+        """Check that all members of a world are told the same, and that their ranks are without gap and repeat."""
+        if caller.node in self.stopped_nodes and made.number not in self._worlds:
+            self.wrong.append(f"{caller.owner} is in world {made.number}, its node was ended")
+        owners = self._worlds.setdefault(made.number, made.owners)
+        if made.owners != owners or len(set(owners)) < len(owners):
+            self.wrong.append(f"world {made.number} is {owners} and {made.owners}")
+        if made.rank >= len(owners) or owners[made.rank] != caller.owner:
+            self.wrong.append(f"{caller.owner} has rank {made.rank} of {owners} in world {made.number}")
+        if max(self._worlds) > made.number:
+            self.wrong.append(f"{caller.owner} gets world {made.number}, which {max(self._worlds)} follows")
+
     # calls
 
     def later(self, seconds: float, body: bytes, owner: str, n_pushed: int) -> None:
@@ -440,6 +489,12 @@ class ExternalWorld:
             self.account.heard(owner, n_pushed)
         if isinstance(answer, ShardGranted):
             self._check_takes_part(call.caller)
+        if isinstance(answer, WorldMade):
+            self._check_world(call.caller, answer)
+        if isinstance(answer, WorldLater):
+            self.waits_since_s.setdefault(call.caller.node, self.elapsed_s)
+        elif isinstance(answer, WorldMade | WorldOver):
+            self.waits_since_s.pop(call.caller.node, None)
 
     def _check_takes_part(self, caller: Caller) -> None:
         number = int(caller.program.rpartition("-")[2])

@@ -50,6 +50,8 @@ class OwnAudit(JobAudit):
                 pass
             case JobPhase.FAILED if WAY_OUT.search(end.message) and self.damages:
                 pass
+            case JobPhase.FAILED if self.may_be_refused(end.message):
+                pass
             case JobPhase.FAILED if "keep failing" in end.message and world.n_loss >= LEAST_LOSSES:
                 pass
             case _:

@@ -17,6 +17,7 @@ from simulation.events import (
     Evict,
     FullDisk,
     KillMaster,
+    Limit,
     LoseHost,
     OutOfMemory,
     ResetLink,
@@ -29,8 +30,9 @@ from simulation.events import (
     StopJob,
     Undo,
 )
+from simulation.own.world import LimitedBackend, LimitedResizingBackend
 from simulation.schedule import Scenario, drawn
-from support.driver.driver_world import PlayedBackend, ResizingPlayedBackend, plan
+from support.driver.driver_world import PlayedBackend, plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import Migration, Mode
@@ -77,7 +79,7 @@ def scenario(seed: int) -> OwnScenario:
     poison = frozenset(rng.sample(rows, 1)) if rng.random() < 0.06 else frozenset()
     broken = frozenset(rng.sample(rows, 2)) if rng.random() < 0.06 else frozenset()
     events = drawn(rng, KINDS, limit_s=fields["heartbeat_timeout_s"], span_s=SPAN_S)
-    backend = ResizingPlayedBackend if rng.random() < 0.25 else PlayedBackend
+    backend = LimitedResizingBackend if rng.random() < 0.25 else LimitedBackend
     return OwnScenario(seed, events, n_train, fields, backend, poison, broken)
 
 
@@ -119,6 +121,7 @@ KINDS: dict[Draw, float] = {
     lambda rng, at_s, hb: ResetLink(at_s, _role(rng), rng.randrange(4), _dead_s(rng, hb)): 4,
     lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
     lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
+    lambda rng, at_s, lim: Limit(at_s, rng.choice([0.2, 0.3]), _for_s(rng, lim)): 1,
     lambda rng, at_s, _: FullDisk(at_s, rng.choice([0.5, 2.0, 8.0])): 1,
     lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.5,
     lambda rng, at_s, hb: StallMaster(at_s, _for_s(rng, hb)): 1,

@@ -13,9 +13,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from simulation.disk import full_disk
+from simulation.limits import Limits
 from simulation.rows import Row, RowAccount
 from support.driver.damaged_world import Case, FilesWorld, damage
-from support.driver.driver_world import STEP_S, PlayedBackend
+from support.driver.driver_world import STEP_S, PlayedBackend, ResizingPlayedBackend
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.training.shards import Shard
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 GONE_AFTER_HEARTBEATS = 4  # so long a node lives without its master
 SEEN_S = 5.0  # so old may be what a client acts on
@@ -43,6 +45,22 @@ NOTICES_FIRST = 0.5  # share of nodes that notice the loss of a master before th
 SAY_ROWS = (
     m.Hello | m.Report | m.ShardFinished | m.Paused | m.Left
 )  # each acknowledges all that was pushed before it
+
+
+class LimitedBackend(PlayedBackend):
+    """One whose cluster may refuse nodes."""
+
+    _world: OwnWorld
+
+    def start_node(self, config: NodeConfig) -> None:
+        if refusal := self._world.limits.refusal(config, self._world.elapsed_s):
+            self._exits.append(refusal)
+        else:
+            super().start_node(config)
+
+
+class LimitedResizingBackend(LimitedBackend, ResizingPlayedBackend):
+    """The same, which resizes nodes in place."""
 
 
 class OwnWorld(FilesWorld):
@@ -80,6 +98,7 @@ class OwnWorld(FilesWorld):
         self.stopped_until_s: dict[str, float] = {}
         self.busy_until_s = 0.0
         self.full_until_s = 0.0
+        self.limits = Limits()
         self.master_is_up = False
         self.slow: dict[str, float] = {}
         self.ends_at_s: dict[str, float] = {}  # of evicted nodes

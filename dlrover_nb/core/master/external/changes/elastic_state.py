@@ -56,7 +56,7 @@ class ElasticState(ReportedState):
             return
         if self._late_since_s is None:
             self._late_since_s = at_s
-        if at_s > self._late_since_s + elastic.LATE_S and not self._has_told_late:
+        if at_s > self._late_since_s + elastic_worlds.LATE_S and not self._has_told_late:
             self._has_told_late = True
             words = f"training waits for {', '.join(late)}, whose processes do not join the others"
             self._note(f"{words}: they are stopped, or cannot reach the master", at_s)
