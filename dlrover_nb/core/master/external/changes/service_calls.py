@@ -54,7 +54,7 @@ def answer(state: ExternalState, call: ServiceCall, at_s: float) -> ServiceAnswe
     """Return the answer to a call, and change the state accordingly."""
     try:
         if state.serves(call.caller.node):
-            state.account.hear(call.caller, at_s, kept=state.worlds.now.programs)
+            state.account.hear(call.caller, at_s, protected=state.worlds.now.programs)
         return HANDLERS[type(call)](state, call)
     except DlroverError as error:
         return CallRefused(str(error))

@@ -116,8 +116,8 @@ class ShardAccount:
 
     # processes
 
-    def hear(self, caller: Caller, at_s: float, *, kept: Collection[str] = ()) -> None:
-        """Note a sign of life; what an earlier process in its place held is taken back, but for the `kept`.
+    def hear(self, caller: Caller, at_s: float, *, protected: Collection[str] = ()) -> None:
+        """Note a sign of life; take back what an earlier process in its place held, but for the `protected`.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class ShardAccount:
             return
         replaced = self.processes.replaced
         if known is not None:
-            if known in kept:
+            if known in protected:
                 self.heard_s.pop(known, None)
             else:
                 self._forget(known)
@@ -153,11 +153,11 @@ class ShardAccount:
             replaced = (owner for owner in self.processes.replaced if _node(owner) != node)
             self.processes = ProcessesRecord(tuple(self._owners.values()), tuple(replaced))
 
-    def release_silent(self, at_s: float, *, kept: Collection[str] = ()) -> None:
-        """Take back what processes hold that were not heard for long, but for the `kept`."""
+    def release_silent(self, at_s: float, *, protected: Collection[str] = ()) -> None:
+        """Take back what processes hold that were not heard for long, but for the `protected`."""
         silent = [owner for owner, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S]
         for owner in silent:
-            if owner not in kept:
+            if owner not in protected:
                 self._forget(owner)
 
     def release_replaced(self) -> None:
