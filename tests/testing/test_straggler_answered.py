@@ -80,7 +80,7 @@ def test_a_proposed_action_is_accepted_done_undone_and_every_row_is_trained_once
         mode=Mode.SUGGEST,
         sync=Sync.BSP,
         straggler_window_s=5.0,
-        n_epoch=2,
+        n_epoch=6,  # a fast job must not end before its slow worker is found
     )
     job.driver.start()
     try:

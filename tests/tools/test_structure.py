@@ -65,7 +65,7 @@ LONG_FUNCTION = "def work():\n" + "    x = 1\n" * 79
     [
         ({"long": LONG_FILE}, {"long": LONG_FILE + "x = 1\n"}, "601 dlrover_nb.long"),
         ({"long": LONG_FUNCTION}, {"long": LONG_FUNCTION + "    x = 2\n"}, "81 dlrover_nb.long.work"),
-        ({f"m{i}": "" for i in range(36)}, {"m36": ""}, "38 dlrover_nb"),
+        ({f"m{i}": "" for i in range(15)}, {"m15": ""}, "17 dlrover_nb"),
     ],
     ids=["file", "function", "folder"],
 )
