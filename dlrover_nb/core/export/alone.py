@@ -40,7 +40,7 @@ _PLACES: tuple[dict[str, object], ...] = (
 )
 
 
-def job_file(told: Context, options: Options) -> dict[str, object]:
+def job_file(context: Context, options: Options) -> dict[str, object]:
     """Return the ConfigMap with the job on its plan, as a job file.
 
     Raises
@@ -48,21 +48,21 @@ def job_file(told: Context, options: Options) -> dict[str, object]:
     InvalidValueError
         When the job's code is in a notebook: a file cannot hold it.
     """
-    for what, place in (("model", told.job.model.code), ("data", told.job.data.path)):
+    for what, place in (("model", context.job.model.code), ("data", context.job.data.path)):
         if place.startswith(PICKLED):
             raise InvalidValueError(
-                f"the user's own {what} of job {told.job.name} is only in the notebook that made it; put it "
-                f"into a module of the image, name it as module:name, and export again"
+                f"the user's own {what} of job {context.job.name} is only in the notebook that made it; put "
+                f"it into a module of the image, name it as module:name, and export again"
             )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            **head(config_name(told.job.name), options),
-            "labels": labels_of(told.job),
-            "annotations": notes_of(told),
+            **head(config_name(context.job.name), options),
+            "labels": labels_of(context.job),
+            "annotations": notes_of(context),
         },
-        "data": {JOB_FILE: dump_job(fixed(told.job, told.plan, is_free=told.auto_scale))},
+        "data": {JOB_FILE: dump_job(fixed(context.job, context.plan, is_free=context.auto_scale))},
     }
 
 
@@ -83,24 +83,24 @@ def _command(job: JobSpec) -> list[str]:
     return [python, "-m", "dlrover_nb.cli", "submit", "--file", f"{FOLDER}/{JOB_FILE}", "--wait"]
 
 
-def whole(told: Context, options: Options, *, name: str) -> dict[str, object]:
+def whole(context: Context, options: Options, *, name: str) -> dict[str, object]:
     """Return the spec of the pod that runs all of a job; `name` is the container's."""
     fields: dict[str, object] = {
         "name": name,
-        "image": image_of(told.job, options.image),
-        "command": _command(told.job),
-        "env": _environment(told.job),
-        "resources": guaranteed(need(told.plan, told.job)),
+        "image": image_of(context.job, options.image),
+        "command": _command(context.job),
+        "env": _environment(context.job),
+        "resources": guaranteed(need(context.plan, context.job)),
     }
-    main = container_of(told.job, fields, mounts=_PLACES)
-    return pod_spec(told.job, main, beside=_volumes(told.job))
+    main = container_of(context.job, fields, mounts=_PLACES)
+    return pod_spec(context.job, main, beside=_volumes(context.job))
 
 
 def _environment(job: JobSpec) -> list[dict[str, object]]:
     """Return the variables of a user without a name: its home, and where its jobs run."""
     state = {"XDG_STATE_HOME": STATE} if job.kubernetes.keeps_state else {}
-    told = {"HOME": "/tmp", "USER": "dlrover-nb", "DLROVER_NB_ADDRESS": "local", **state}  # noqa: S108
-    return [{"name": name, "value": value} for name, value in told.items()]
+    variables = {"HOME": "/tmp", "USER": "dlrover-nb", "DLROVER_NB_ADDRESS": "local", **state}  # noqa: S108
+    return [{"name": name, "value": value} for name, value in variables.items()]
 
 
 def _volumes(job: JobSpec) -> list[dict[str, object]]:

@@ -107,7 +107,7 @@ def find_exporter(kind: str) -> Exporter:
     InvalidValueError
         When there is none, with the nearest kind, or the package that adds it is broken.
     """
-    found = extensions.find(GROUP, kind, EXPORTERS)
-    if not isinstance(found, Exporter):
-        raise InvalidValueError(f"exporter {kind} must be an Exporter, got {type(found).__name__}")
-    return found
+    exporter = extensions.find(GROUP, kind, EXPORTERS)
+    if not isinstance(exporter, Exporter):
+        raise InvalidValueError(f"exporter {kind} must be an Exporter, got {type(exporter).__name__}")
+    return exporter

@@ -56,7 +56,7 @@ Nodes = tuple[int | None, Group]  # number, and limits of each
 
 
 @dataclass(slots=True)
-class Said:
+class JobContent:
     """Content collected from documents: `parts` by fields of `Pins`, `jobs` from the nodes' variables."""
 
     names: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _opened(documents: Iterable[object]) -> Iterator[Group]:
             yield from _opened(items(content, "items")) if content.get("kind") in _LISTS else (content,)
 
 
-def gather(documents: Sequence[Group], fixed: frozenset[str] = frozenset()) -> Said:
+def gather(documents: Sequence[Group], fixed: frozenset[str] = frozenset()) -> JobContent:
     """Collect one job from resources of the known kinds; a ScalePlan is newer than its job.
 
     Parameters
@@ -103,20 +103,20 @@ def gather(documents: Sequence[Group], fixed: frozenset[str] = frozenset()) -> S
     by_kind = {kind: [d for d in documents if d["kind"] == kind] for kind in KINDS}
     for kind in (*JOBS, "ScalePlan"):
         _check_one(kind, [str(metadata(d).get("name")) for d in by_kind[kind]])
-    said = Said()
+    content = JobContent()
     for document in documents:
         if holds_job_file(document):
-            _filed(document, said)
+            _filed(document, content)
     for kind in JOBS:
         for job in by_kind[kind]:
-            _job(job, said, fixed)
+            _job(job, content, fixed)
     for plan in by_kind["ScalePlan"]:
-        _scaleplan(plan, said)
+        _scaleplan(plan, content)
     if by_kind["Pod"]:
-        _pods(by_kind["Pod"], said)
-    said.names = sorted({name for name in said.names if name})
-    _check_one("job", said.names)
-    return said
+        _pods(by_kind["Pod"], content)
+    content.names = sorted({name for name in content.names if name})
+    _check_one("job", content.names)
+    return content
 
 
 def holds_job_file(document: Group) -> bool:
@@ -124,9 +124,11 @@ def holds_job_file(document: Group) -> bool:
     return document.get("kind") == "ConfigMap" and JOB_FILE in child(document, "data")
 
 
-def is_companion(document: Group, said: Said) -> bool:
+def is_companion(document: Group, content: JobContent) -> bool:
     """Whether a document is an auxiliary object of a job of ours, without content on the job."""
-    return said.filed is not None and child(metadata(document), "labels").get(JOB_LABEL) == said.filed.name
+    return (
+        content.filed is not None and child(metadata(document), "labels").get(JOB_LABEL) == content.filed.name
+    )
 
 
 def metadata(document: Group) -> Group:
@@ -147,16 +149,16 @@ def _check_one(what: str, names: Sequence[str]) -> None:
         )
 
 
-def _filed(document: Group, said: Said) -> None:
+def _filed(document: Group, content: JobContent) -> None:
     """Take over a job file."""
     try:
-        job = said.filed = parse_job(str(document["data"][JOB_FILE]), is_dump=True)
+        job = content.filed = parse_job(str(document["data"][JOB_FILE]), is_dump=True)
     except InvalidValueError as error:
         raise InvalidValueError(
             f"{JOB_FILE} of ConfigMap {metadata(document).get('name')}: {error}"
         ) from error
-    said.names.append(job.name)
-    said.parts |= dict(zip(FIELDS, plan_fields(job.plan), strict=True))
+    content.names.append(job.name)
+    content.parts |= dict(zip(FIELDS, plan_fields(job.plan), strict=True))
 
 
 def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
@@ -165,36 +167,38 @@ def plan_fields(plan: ResourcePlan) -> tuple[int, float, int, int, float, int]:
     return worker.count, worker.cpu, worker.memory_mib, ps.count, ps.cpu, ps.memory_mib
 
 
-def _job(document: Group, said: Said, fixed: frozenset[str]) -> None:
-    if said.filed is not None and document["kind"] != ELASTIC_JOB:
-        said.differs += _misfits(document, said.filed)
+def _job(document: Group, content: JobContent, fixed: frozenset[str]) -> None:
+    if content.filed is not None and document["kind"] != ELASTIC_JOB:
+        content.differs += _misfits(document, content.filed)
         return
-    said.names.append(str(metadata(document).get("name") or ""))
+    content.names.append(str(metadata(document).get("name") or ""))
     flags, by_role = [], dict[Role, list[Nodes]]()
     for key, replica, template in READERS[document["kind"]](document):
         if key == MASTER or _FIXED.get(key, str(key).lower()) in fixed:
             continue
         if (role := _role_of(key)) is None:
-            said.unknown.append(f"{key}: not a role in this product")
+            content.unknown.append(f"{key}: not a role in this product")
             continue
         if "autoScale" in replica:
             flags.append(replica["autoScale"] is True)
-        limits = _limits(role, _main(template, said), said)
+        limits = _limits(role, _main(template, content), content)
         by_role.setdefault(role, []).append((_count(role, replica.get("replicas")), limits))
     for role, nodes in by_role.items():
-        _together(role, nodes, "replicas", said)
-    said.auto_scale = any(flags) if flags else None
+        _together(role, nodes, "replicas", content)
+    content.auto_scale = any(flags) if flags else None
 
 
-def _together(role: Role, nodes: list[Nodes], what: str, said: Said) -> None:
+def _together(role: Role, nodes: list[Nodes], what: str, content: JobContent) -> None:
     """Take over a role's nodes: a plan gives all the same, so the most common resources count."""
     usual = Counter[tuple[tuple[str, str], ...]]()
     for count, limits in nodes:
         usual[tuple(sorted((k, str(v)) for k, v in limits.items()))] += count or 1
     if len(usual) > 1:
-        said.differs.append(f"{role}: its {what} have different resources, the most frequent ones are used")
+        content.differs.append(
+            f"{role}: its {what} have different resources, the most frequent ones are used"
+        )
     counts = [count for count, _ in nodes if count is not None]
-    _role(role, sum(counts) if counts else None, dict(usual.most_common(1)[0][0]), said)
+    _role(role, sum(counts) if counts else None, dict(usual.most_common(1)[0][0]), content)
 
 
 def _role_of(key: object) -> Role | None:
@@ -203,36 +207,36 @@ def _role_of(key: object) -> Role | None:
     return Role.WORKER if name in {"chief", "master"} else Role(name) if name in set(Role) else None
 
 
-def _scaleplan(document: Group, said: Said) -> None:
+def _scaleplan(document: Group, content: JobContent) -> None:
     spec = child(document, "spec")
     labels = child(metadata(document), "labels")
-    said.names.append(str(spec.get("ownerJob") or _labelled(labels, _JOB_LABELS)))
+    content.names.append(str(spec.get("ownerJob") or _labelled(labels, _JOB_LABELS)))
     replicas = child(spec, "replicaResourceSpecs")
-    for role, key in _roles(replicas, said):
+    for role, key in _roles(replicas, content):
         replica = child(replicas, key)
-        _role(role, _count(role, replica.get("replicas")), child(replica, "resource"), said)
+        _role(role, _count(role, replica.get("replicas")), child(replica, "resource"), content)
 
 
-def _pods(documents: Sequence[Group], said: Said) -> None:
+def _pods(documents: Sequence[Group], content: JobContent) -> None:
     """Count pods by role; a plan gives all nodes of a role the same, so the most common resources count."""
     by_role: dict[str, list[Group]] = {}
     for document in documents:
         labels = child(metadata(document), "labels")
-        said.names.append(_labelled(labels, _JOB_LABELS))
+        content.names.append(_labelled(labels, _JOB_LABELS))
         by_role.setdefault(_labelled(labels, _ROLE_LABELS), []).append(document)
     for document in by_role.pop("", []):
-        said.unknown.append(f"pod {metadata(document).get('name')}: no label with its role")
-    for role, key in _roles(by_role, said):
-        nodes: list[Nodes] = [(1, _limits(role, _main(pod, said), said)) for pod in by_role[key]]
-        _together(role, nodes, "pods", said)
+        content.unknown.append(f"pod {metadata(document).get('name')}: no label with its role")
+    for role, key in _roles(by_role, content):
+        nodes: list[Nodes] = [(1, _limits(role, _main(pod, content), content)) for pod in by_role[key]]
+        _together(role, nodes, "pods", content)
 
 
-def _roles(replicas: dict[str, Any], said: Said) -> Iterator[tuple[Role, str]]:
+def _roles(replicas: dict[str, Any], content: JobContent) -> Iterator[tuple[Role, str]]:
     for key in replicas:
         if str(key).lower() in set(Role):
             yield Role(str(key).lower()), key
         else:
-            said.unknown.append(f"{key}: not a role in this product")
+            content.unknown.append(f"{key}: not a role in this product")
 
 
 def _count(role: Role, count: object) -> int | None:
@@ -241,49 +245,49 @@ def _count(role: Role, count: object) -> int | None:
     return count
 
 
-def _role(role: Role, count: int | None, resources: Group, said: Said) -> None:
+def _role(role: Role, count: int | None, resources: Group, content: JobContent) -> None:
     """Take over what a document contains of one role."""
     if count is not None and count < 1:
-        said.unknown.append(f"{role} replicas: {count} there, a job needs at least 1")
+        content.unknown.append(f"{role} replicas: {count} there, a job needs at least 1")
     elif count is not None:
-        said.parts[_COUNTS[role]] = count
+        content.parts[_COUNTS[role]] = count
     if "cpu" in resources:
-        said.parts[f"{role}_cpu"] = _cores(role, resources["cpu"], said)
+        content.parts[f"{role}_cpu"] = _cores(role, resources["cpu"], content)
     if "memory" in resources:
         memory_mib = int(amount(resources["memory"], f"{role} memory") // MIB)
         _check.at_least(f"{role} memory in MiB", memory_mib, 64)
-        said.parts[f"{role}_memory_mib"] = memory_mib
+        content.parts[f"{role}_memory_mib"] = memory_mib
 
 
-def _cores(role: Role, value: object, said: Said) -> float:
+def _cores(role: Role, value: object, content: JobContent) -> float:
     exact = float(amount(value, f"{role} cpu"))
     _check.above_zero(f"{role} cpu", exact)
     cores = max(round(exact, 2), 0.01)
     if cores != exact:
-        said.differs.append(f"{role} cpu: {value} is read as {cores:g}, plans are in hundredths of a core")
+        content.differs.append(f"{role} cpu: {value} is read as {cores:g}, plans are in hundredths of a core")
     return cores
 
 
-def _limits(role: Role, main: Group, said: Said) -> Group:
+def _limits(role: Role, main: Group, content: JobContent) -> Group:
     """Return the limits of a container, or without them its requests."""
     resources = child(main, "resources")
     limits, requests = child(resources, "limits"), child(resources, "requests")
     for what in ("cpu", "memory"):
         both = [amount(of[what], f"{role} {what}") for of in (limits, requests) if what in of]
         if len(set(both)) > 1:
-            said.differs.append(
+            content.differs.append(
                 f"{role} {what}: the limit {limits[what]} counts, {requests[what]} is requested"
             )
     return {key: value for key, value in {**requests, **limits}.items() if key in {"cpu", "memory"}}
 
 
-def _main(pod: Group, said: Said) -> Group:
+def _main(pod: Group, content: JobContent) -> Group:
     """Return the container named main, or the first; take over the job in its variables."""
     containers = [group(c, "container") for c in items(child(pod, "spec"), "containers")]
     main: Group = next((c for c in containers if c.get("name") == MAIN), containers[0] if containers else {})
     for variable in items(main, "env"):
         if group(variable, "env").get("name") == JOB_VARIABLE:
-            said.jobs.append(str(variable.get("value")))
+            content.jobs.append(str(variable.get("value")))
     return main
 
 
@@ -315,11 +319,11 @@ def _resources(replica: Group, template: Group) -> Iterator[tuple[str, object]]:
     containers = items(child(template, "spec"), "containers") or [{}]
     limits = child(child(group(containers[0], "container"), "resources"), "limits")
     start = child(replica, "rayStartParams")
-    said = {
+    amounts = {
         **limits,
         **{key: start[name] for key, name in (("cpu", "num-cpus"), ("memory", "memory")) if name in start},
     }
-    yield from ((key, said[key]) for key in ("cpu", "memory") if key in said)
+    yield from ((key, amounts[key]) for key in ("cpu", "memory") if key in amounts)
 
 
 def _differs(got: object, wanted: object, what: str) -> bool:

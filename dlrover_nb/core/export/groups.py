@@ -18,9 +18,9 @@ def replicas_under(key: str) -> Callable[[Group], Iterator[Replicas]]:
     """Return a function that yields the replicas in a map of the spec, by name."""
 
     def replicas(document: Group) -> Iterator[Replicas]:
-        found = child(child(document, "spec"), key)
-        for name in found:
-            replica = child(found, name)
+        by_name = child(child(document, "spec"), key)
+        for name in by_name:
+            replica = child(by_name, name)
             yield str(name), replica, child(replica, "template")
 
     return replicas

@@ -34,7 +34,7 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dlrover_nb.core.export.gathering import Said
+    from dlrover_nb.core.export.gathering import JobContent
     from dlrover_nb.core.export.groups import Group
     from dlrover_nb.core.structs.job.job import JobSpec
 
@@ -95,25 +95,25 @@ def read_export(text: str) -> Imported:
         value.
     """
     documents = joined(documents_in(text))
-    known = [d for d in documents if d.get("kind") in KINDS or holds_job_file(d)]
-    if not known:
+    resources = [d for d in documents if d.get("kind") in KINDS or holds_job_file(d)]
+    if not resources:
         got = ", ".join(str(d.get("kind", "a document without kind")) for d in documents[:3]) or "nothing"
         raise InvalidValueError(f"an import reads {', '.join(KINDS)}, got {got}")
     unread: list[str] = []
-    told = _context(known, unread)
-    said = gather(known, _fixed_roles(told))
-    said.unknown += unread
-    if told is None and said.filed is None:
-        said.external = _external(known, said)
-    said.unknown += [_other(d) for d in documents if d not in known and not is_companion(d, said)]
-    return _merged(_kind(known, told), said, told)
+    context = _context(resources, unread)
+    content = gather(resources, _fixed_roles(context))
+    content.unknown += unread
+    if context is None and content.filed is None:
+        content.external = _external(resources, content)
+    content.unknown += [_other(d) for d in documents if d not in resources and not is_companion(d, content)]
+    return _merged(_kind(resources, context), content, context)
 
 
-def _external(documents: Sequence[Group], said: Said) -> JobSpec | None:
+def _external(documents: Sequence[Group], content: JobContent) -> JobSpec | None:
     """Return the external job that a TrainJob of others is, on its plan as far as it has one."""
-    jobs = (external_job(each, said.unknown) for each in documents if each["kind"] == TRAIN_JOB.name)
+    jobs = (external_job(each, content.unknown) for each in documents if each["kind"] == TRAIN_JOB.name)
     job = next(jobs, None)
-    return None if job is None else replace(job, plan=Pins(**said.parts).applied(job.plan))
+    return None if job is None else replace(job, plan=Pins(**content.parts).applied(job.plan))
 
 
 def _other(document: Group) -> str:
@@ -121,15 +121,15 @@ def _other(document: Group) -> str:
     return f"{document.get('kind')} {name}: not a kind that an import reads".strip()
 
 
-def _kind(documents: Sequence[Group], told: Context | None) -> str:
+def _kind(documents: Sequence[Group], context: Context | None) -> str:
     kinds = [KINDS[kind] for kind in KINDS if any(d["kind"] == kind for d in documents)]
     if not kinds:
-        return told.kind if told is not None else "job file"
-    return told.kind if told is not None and told.kind.startswith(kinds[0]) else kinds[0]
+        return context.kind if context is not None else "job file"
+    return context.kind if context is not None and context.kind.startswith(kinds[0]) else kinds[0]
 
 
-def _fixed_roles(told: Context | None) -> frozenset[str]:
-    external = None if told is None else told.job.foreign
+def _fixed_roles(context: Context | None) -> frozenset[str]:
+    external = None if context is None else context.job.foreign
     return frozenset() if external is None else frozenset(each.name for each in external.roles)
 
 
@@ -146,42 +146,44 @@ def _context(documents: Sequence[Group], unread: list[str]) -> Context | None:
     return None
 
 
-def _merged(kind: str, said: Said, told: Context | None) -> Imported:
-    job = _job(said, told)
-    exported = told.plan if told else job.plan if job else None
-    parts = Pins(**said.parts)
+def _merged(kind: str, content: JobContent, context: Context | None) -> Imported:
+    job = _job(content, context)
+    exported = context.plan if context else job.plan if job else None
+    parts = Pins(**content.parts)
     plan = parts.applied(exported) if exported else _whole(parts)
-    _note_missing(said, parts, exported, "by default" if said.external else "as exported")
+    _note_missing(content, parts, exported, "by default" if content.external else "as exported")
     if exported is not None:
-        _note_changes(said, parts, exported)
-    name = said.names[0] if said.names else job.name if job else ""
-    if told is not None and said.auto_scale not in {None, told.auto_scale}:
-        said.differs.append(f"autoScale: {said.auto_scale} now, {told.auto_scale} when exported")
+        _note_changes(content, parts, exported)
+    name = content.names[0] if content.names else job.name if job else ""
+    if context is not None and content.auto_scale not in {None, context.auto_scale}:
+        content.differs.append(f"autoScale: {content.auto_scale} now, {context.auto_scale} when exported")
     return Imported(
         kind=kind,
         name=name,
-        job=_named(job, name, said),
+        job=_named(job, name, content),
         plan=plan,
         parts=parts,
-        provenance=told.provenance if told else Provenance(),
-        auto_scale=said.auto_scale,
-        version=told.version if told else "",
-        differs=tuple(dict.fromkeys(said.differs)),
-        unknown=tuple(dict.fromkeys([*said.unknown, *_left_open(job, told)])),
+        provenance=context.provenance if context else Provenance(),
+        auto_scale=content.auto_scale,
+        version=context.version if context else "",
+        differs=tuple(dict.fromkeys(content.differs)),
+        unknown=tuple(dict.fromkeys([*content.unknown, *_left_open(job, context)])),
     )
 
 
-def _job(said: Said, told: Context | None) -> JobSpec | None:
+def _job(content: JobContent, context: Context | None) -> JobSpec | None:
     """Return the job: of a job file, else as exported, else of a TrainJob, else of the nodes' variables."""
-    if said.filed is None:
-        return told.job if told else said.external or _job_of_nodes(said)
-    if told is None:
-        return said.filed
-    exported = fixed(told.job, said.filed.plan, is_free=told.auto_scale)
-    changed = dict(_changed(exported, said.filed))
-    said.differs += changed.values()
-    kept = {name: getattr(told.job, name) for name in ("plan", "mode", "warm_start") if name not in changed}
-    return replace(said.filed, **kept, name=told.job.name)
+    if content.filed is None:
+        return context.job if context else content.external or _job_of_nodes(content)
+    if context is None:
+        return content.filed
+    exported = fixed(context.job, content.filed.plan, is_free=context.auto_scale)
+    changed = dict(_changed(exported, content.filed))
+    content.differs += changed.values()
+    unchanged = {
+        name: getattr(context.job, name) for name in ("plan", "mode", "warm_start") if name not in changed
+    }
+    return replace(content.filed, **unchanged, name=context.job.name)
 
 
 def _changed(before: JobSpec, now: JobSpec) -> Iterator[tuple[str, str]]:
@@ -204,13 +206,15 @@ def _words(value: object, other: object) -> str:
     return ", ".join(parts)
 
 
-def _job_of_nodes(said: Said) -> JobSpec | None:
+def _job_of_nodes(content: JobContent) -> JobSpec | None:
     """Return the job in the nodes' variables, where no annotation has it; its plan is the exported one."""
-    for text in said.jobs:
+    for text in content.jobs:
         try:
             return job_in(text)
         except WireError as error:
-            said.unknown.append(f"the job description given to the nodes cannot be read: {str(error)[:120]}")
+            content.unknown.append(
+                f"the job description given to the nodes cannot be read: {str(error)[:120]}"
+            )
     return None
 
 
@@ -222,15 +226,15 @@ def _whole(parts: Pins) -> ResourcePlan | None:
     return ResourcePlan(worker=RolePlan(*values[:3]), ps=RolePlan(*values[3:]))
 
 
-def _note_missing(said: Said, parts: Pins, exported: ResourcePlan | None, why: str) -> None:
+def _note_missing(content: JobContent, parts: Pins, exported: ResourcePlan | None, why: str) -> None:
     of = _fields(exported) if exported else {}
     for name, words in FIELDS.items():
         if getattr(parts, name) is None:
-            taken = f", {of[name]:g} {why}" if of else ""
-            said.unknown.append(f"{words}: not in the document{taken}")
+            instead = f", {of[name]:g} {why}" if of else ""
+            content.unknown.append(f"{words}: not in the document{instead}")
 
 
-def _note_changes(said: Said, parts: Pins, exported: ResourcePlan) -> None:
+def _note_changes(content: JobContent, parts: Pins, exported: ResourcePlan) -> None:
     changed = [
         f"{FIELDS[name]}: {getattr(parts, name):g} now, {before:g} when exported"
         for name, before in _fields(exported).items()
@@ -238,7 +242,7 @@ def _note_changes(said: Said, parts: Pins, exported: ResourcePlan) -> None:
     ]
     if changed:
         changed.append("decision and prediction are those of the exported plan")
-    said.differs += changed
+    content.differs += changed
 
 
 def _fields(plan: ResourcePlan) -> dict[str, float]:
@@ -246,19 +250,19 @@ def _fields(plan: ResourcePlan) -> dict[str, float]:
     return dict(zip(FIELDS, plan_fields(plan), strict=True))
 
 
-def _named(job: JobSpec | None, name: str, said: Said) -> JobSpec | None:
+def _named(job: JobSpec | None, name: str, content: JobContent) -> JobSpec | None:
     if job is None or job.name == name:
         return job
-    said.differs.append(f"name: {name} now, {job.name} when exported")
+    content.differs.append(f"name: {name} now, {job.name} when exported")
     return replace(job, name=name)
 
 
-def _left_open(job: JobSpec | None, told: Context | None) -> list[str]:
+def _left_open(job: JobSpec | None, context: Context | None) -> list[str]:
     """Return what must be given before the job can be submitted, and what is lost for good."""
-    left = [f"{what}: never written to a file" for what in told.left_out] if told else []
-    if told is None:
+    left = [f"{what}: never written to a file" for what in context.left_out] if context else []
+    if context is None:
         left.append("who decided, and on which prediction")
-    elif told.provenance.simulated:
+    elif context.provenance.simulated:
         left.append("how the plan performs on real nodes: it comes from a simulated cluster")
     if job is None:
         left.append("the job itself: its data, model and training")

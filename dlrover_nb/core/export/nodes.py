@@ -41,7 +41,7 @@ class Options:
         Whether an ElasticJob's master (ours, or DLRover's of an external job) may change the plan later. Not
         by default: the plan that the user accepted runs.
     with_secrets
-        Whether the documents hold the job's secrets, which whoever may read the objects can read then too.
+        Whether the documents hold the job's secrets, which all who may read the objects can then read too.
     """
 
     image: str = ""
@@ -50,17 +50,17 @@ class Options:
     with_secrets: bool = False
 
 
-def program(told: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
+def program(context: Context, role: Role, options: Options, *, name: str) -> dict[str, object]:
     """Return the container of an external job's role, under the name that its operator expects."""
-    external = told.job.foreign
+    external = context.job.foreign
     assert external is not None
     own, fixed = external.program(role), external.fixed(role)
-    plan = told.plan.role(role) if fixed is None else fixed.plan
+    plan = context.plan.role(role) if fixed is None else fixed.plan
     return container_of(
-        told.job,
+        context.job,
         {
             "name": name,
-            "image": own.image or image_of(told.job, options.image),
+            "image": own.image or image_of(context.job, options.image),
             "command": literal(own.command),
             "env": variables(own.env),
             "resources": guaranteed(resources_of(plan)),
@@ -86,18 +86,18 @@ def fixed_plan(what: str, options: Options) -> None:
         )
 
 
-def placed_template(told: Context, role: Role, pod: dict[str, Any]) -> dict[str, Any]:
+def placed_template(context: Context, role: Role, pod: dict[str, Any]) -> dict[str, Any]:
     """Return the template of a pod of an external job's role, with where it runs among the other roles."""
-    job, external = told.job, told.job.foreign
+    job, external = context.job, context.job.foreign
     assert external is not None
     if not external.placed:
         return pod_template(job, pod)
     of_job = {JOB_LABEL: job.name}
     affinity = beside_roles(pod.get("affinity") or {}, external.program(role), of_job, ROLE_LABEL)
     template: dict[str, Any] = pod_template(job, {**pod, **({"affinity": affinity} if affinity else {})})
-    said = template.get("metadata", {})
-    labels = {**said.get("labels", {}), **of_job, ROLE_LABEL: str(role)}
-    return {**template, "metadata": {**said, "labels": labels}}
+    metadata = template.get("metadata", {})
+    labels = {**metadata.get("labels", {}), **of_job, ROLE_LABEL: str(role)}
+    return {**template, "metadata": {**metadata, "labels": labels}}
 
 
 def meets_without_us(what: str, job: JobSpec, *, is_placed: bool = False) -> None:
@@ -141,10 +141,10 @@ def job_in(value: str) -> JobSpec:
     return from_json(value.replace("$$(", "$("), JobSpec)
 
 
-def top(told: Context, options: Options, notes: Mapping[str, str] | None = None) -> dict[str, object]:
+def top(context: Context, options: Options, notes: Mapping[str, str] | None = None) -> dict[str, object]:
     """Return the metadata of the object that is the job: with `notes`, and what the job says itself."""
-    said = {**head(told.job.name, options), "annotations": {**(notes or {}), **notes_of(told)}}
-    return with_own(said, told.job.kubernetes)
+    metadata = {**head(context.job.name, options), "annotations": {**(notes or {}), **notes_of(context)}}
+    return with_own(metadata, context.job.kubernetes)
 
 
 def head(name: str, options: Options) -> dict[str, object]:

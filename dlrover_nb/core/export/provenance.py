@@ -107,7 +107,7 @@ def _before(snapshot: JobSnapshot, plan: ResourcePlan) -> ResourcePlan | None:
     return next((marker.plan for marker in reversed(snapshot.markers) if marker.plan != plan), None)
 
 
-def context(
+def context_of(
     kind: str,
     job: JobSpec,
     plan: ResourcePlan,
@@ -140,10 +140,15 @@ def context(
     return Context(kind, version(), bare, plan, provenance, auto_scale, left_out)
 
 
-def notes_of(told: Context) -> dict[str, str]:
+def notes_of(context: Context) -> dict[str, str]:
     """Return the annotations of one resource; empty ones are left out."""
-    decision, provenance = told.provenance.decision, told.provenance
-    notes = {"kind": told.kind, "version": told.version, "owner": told.job.owner, "plan": str(told.plan)}
+    decision, provenance = context.provenance.decision, context.provenance
+    notes = {
+        "kind": context.kind,
+        "version": context.version,
+        "owner": context.job.owner,
+        "plan": str(context.plan),
+    }
     if provenance.simulated:
         notes["simulated"] = "yes: measured and predicted on no real node"
     if provenance.before is not None:
@@ -157,18 +162,18 @@ def notes_of(told: Context) -> dict[str, str]:
         }
     notes["proposal"] = provenance.proposal or (decision.proposal or "" if decision else "")
     notes |= _predicted(provenance.prediction, provenance.fit)
-    notes["left-out"] = "; ".join(told.left_out)
+    notes["left-out"] = "; ".join(context.left_out)
     return {
         **{f"{PREFIX}{key}": text[:MAX_NOTE] for key, text in notes.items() if text},
-        CONTEXT: to_short_json(told).decode(),
+        CONTEXT: to_short_json(context).decode(),
     }
 
 
-def _predicted(told: Prediction | None, fit: FitReport | None) -> dict[str, str]:
-    if told is None:
+def _predicted(prediction: Prediction | None, fit: FitReport | None) -> dict[str, str]:
+    if prediction is None:
         return {}
-    band = f"{told.samples_per_s:.0f} ({told.low:.0f} to {told.high:.0f}, 90 % band)"
-    notes = {"predicted-samples-per-s": f"{band}, extrapolated" if told.extrapolates else band}
+    band = f"{prediction.samples_per_s:.0f} ({prediction.low:.0f} to {prediction.high:.0f}, 90 % band)"
+    notes = {"predicted-samples-per-s": f"{band}, extrapolated" if prediction.extrapolates else band}
     if fit is not None:
         forms = ", ".join(f"{form.name} {form.weight:.0%}" for form in fit.forms)
         notes["predicted-by"] = (

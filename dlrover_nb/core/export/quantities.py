@@ -40,10 +40,10 @@ def amount(value: object, where: str) -> Decimal:
         When it is none, or too large; the text begins with `where`.
     """
     text = str(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
         raise InvalidValueError(f"{where} must be a quantity such as 500m, 2 or 3Gi, got {named(value)}")
-    number, unit = found[1], found[2] or ""
+    number, unit = match[1], match[2] or ""
     exact = Decimal(number) * _SCALES[unit] if unit in _SCALES else Decimal(number + unit)
     if abs(exact) > LARGEST:
         raise InvalidValueError(f"{where} must be at most 2^63, as Kubernetes counts, got {text[:60]}")

@@ -33,7 +33,7 @@ from dlrover_nb.core.export.provenance import (
     PREFIX,
     Context,
     Provenance,
-    context,
+    context_of,
 )
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template
 from dlrover_nb.core.structs.job.external import Framework
@@ -71,28 +71,28 @@ def older(
 def _documents(
     kind: str, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
-    told = context(
+    context = context_of(
         kind, job, plan, provenance, auto_scale=options.auto_scale, with_secrets=options.with_secrets
     )
-    return documents(told, options) if told.job.foreign is None else (_external(told, options),)
+    return documents(context, options) if context.job.foreign is None else (_external(context, options),)
 
 
-def _external(told: Context, options: Options) -> dict[str, object]:
-    job = told.job
+def _external(context: Context, options: Options) -> dict[str, object]:
+    job = context.job
     meets_without_us("an ElasticJob", job)
     no_roles("an ElasticJob", job)
     chosen = {f"{PREFIX}auto-scale": FREE if options.auto_scale else FIXED}
-    torch = told.job.foreign is not None and told.job.foreign.framework is Framework.TORCH
+    torch = context.job.foreign is not None and context.job.foreign.framework is Framework.TORCH
     spec: dict[str, object] = {"distributionStrategy": ALL_REDUCE if torch else PARAMETER_SERVER}
     if options.auto_scale and (limits := _limits(job)):
         spec["resourceLimits"] = limits
     spec["replicaSpecs"] = {
-        str(role): _replica(told, role, options) for role in ((Role.WORKER,) if torch else Role)
+        str(role): _replica(context, role, options) for role in ((Role.WORKER,) if torch else Role)
     }
     return {
         "apiVersion": API_VERSION,
         "kind": "ElasticJob",
-        "metadata": top(told, options, chosen),
+        "metadata": top(context, options, chosen),
         "spec": spec,
     }
 
@@ -105,13 +105,13 @@ def _limits(job: JobSpec) -> dict[str, str]:
     )
 
 
-def _replica(told: Context, role: Role, options: Options) -> dict[str, object]:
-    pod = pod_spec(told.job, program(told, role, options, name=MAIN))
+def _replica(context: Context, role: Role, options: Options) -> dict[str, object]:
+    pod = pod_spec(context.job, program(context, role, options, name=MAIN))
     return {
-        "replicas": told.plan.role(role).count,
+        "replicas": context.plan.role(role).count,
         "autoScale": options.auto_scale,
         "restartCount": RESTARTS,
-        "template": {"spec": pod} if told.kind == OLDER else pod_template(told.job, pod),
+        "template": {"spec": pod} if context.kind == OLDER else pod_template(context.job, pod),
     }
 
 

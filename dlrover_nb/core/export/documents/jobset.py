@@ -26,7 +26,7 @@ from dlrover_nb.core.export.nodes import (
     program,
     top,
 )
-from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.export.provenance import Context, Provenance, context_of
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.plan.resources import Role
@@ -59,13 +59,15 @@ def jobset(
         notebook.
     """
     fixed_plan("a JobSet", options)
-    told = context("jobset", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
-    if told.job.foreign is None:
-        return job_file(told, options), _document(told, options, whole_set(told, options))
-    return (_document(told, options, programs_set(told, options)),)
+    context = context_of("jobset", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
+    if context.job.foreign is None:
+        return job_file(context, options), _document(context, options, whole_set(context, options))
+    return (_document(context, options, programs_set(context, options)),)
 
 
-def whole_set(told: Context, options: Options, *, name: str = _WHOLE, main: str = MAIN) -> dict[str, object]:
+def whole_set(
+    context: Context, options: Options, *, name: str = _WHOLE, main: str = MAIN
+) -> dict[str, object]:
     """Return the spec of the JobSet that runs a job of ours in one pod.
 
     Parameters
@@ -73,12 +75,12 @@ def whole_set(told: Context, options: Options, *, name: str = _WHOLE, main: str 
     name, main
         Names of the replicated Job and of its container.
     """
-    check_name(told.job.name, {name: 1})
-    jobs = [replicated(name, 1, pod_template(told.job, whole(told, options, name=main)))]
-    return {"replicatedJobs": jobs, **ttl(told.job.kubernetes)}
+    check_name(context.job.name, {name: 1})
+    jobs = [replicated(name, 1, pod_template(context.job, whole(context, options, name=main)))]
+    return {"replicatedJobs": jobs, **ttl(context.job.kubernetes)}
 
 
-def programs_set(told: Context, options: Options) -> dict[str, object]:
+def programs_set(context: Context, options: Options) -> dict[str, object]:
     """Return the spec of the JobSet that runs the roles of an external job.
 
     Raises
@@ -86,22 +88,22 @@ def programs_set(told: Context, options: Options) -> dict[str, object]:
     InvalidValueError
         When its programs need our master, or its name is too long.
     """
-    meets_without_us("a JobSet", told.job, is_placed=True)
-    external = told.job.foreign
+    meets_without_us("a JobSet", context.job, is_placed=True)
+    external = context.job.foreign
     assert external is not None
-    counts = _counts(told.job, external, told.plan)
-    check_name(told.job.name, counts)
-    jobs = [replicated(name, n, _template(told, name, counts, options)) for name, n in counts.items()]
+    counts = _counts(context.job, external, context.plan)
+    check_name(context.job.name, counts)
+    jobs = [replicated(name, n, _template(context, name, counts, options)) for name, n in counts.items()]
     chief = external.fixed(CHIEF)
     leads = external.first_worker_leads if chief is None else chief.is_awaited
     first = str(CHIEF if leads else Role.WORKER)
     last = [first, *(each.name for each in external.roles if each.is_awaited and each.role is not CHIEF)]
     return {
-        "network": {"enableDNSHostnames": True, "subdomain": told.job.name},
+        "network": {"enableDNSHostnames": True, "subdomain": context.job.name},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": last},
         "failurePolicy": {"maxRestarts": RESTARTS},
         "replicatedJobs": jobs,
-        **ttl(told.job.kubernetes),
+        **ttl(context.job.kubernetes),
     }
 
 
@@ -134,19 +136,19 @@ def _counts(job: JobSpec, external: ExternalSpec, plan: ResourcePlan) -> dict[st
     return {name: count for name, count in counts.items() if count}
 
 
-def _template(told: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
-    external = told.job.foreign
+def _template(context: Context, name: str, counts: dict[str, int], options: Options) -> dict[str, object]:
+    external = context.job.foreign
     assert external is not None
     role = Role.WORKER if external.first_worker_leads and name == CHIEF else Role(name)
-    main = program(told, role, options, name=MAIN)
-    known = main.get("env")
+    main = program(context, role, options, name=MAIN)
+    own = main.get("env")
     env = [
-        *(known if isinstance(known, list) else []),
+        *(own if isinstance(own, list) else []),
         {"name": _INDEX, "valueFrom": OWN_NUMBER},
-        *_rendezvous(told.job.name, external, name, counts),
+        *_rendezvous(context.job.name, external, name, counts),
     ]
     ports = [{"name": "program", "containerPort": external.port}]
-    return placed_template(told, role, pod_spec(told.job, {**main, "env": env, "ports": ports}))
+    return placed_template(context, role, pod_spec(context.job, {**main, "env": env, "ports": ports}))
 
 
 def _rendezvous(
@@ -194,11 +196,11 @@ def replicated(name: str, n_pod: int, template: Mapping[str, object]) -> dict[st
     return {"name": name, "replicas": 1, "template": {"spec": {**job, "template": template}}}
 
 
-def _document(told: Context, options: Options, spec: dict[str, object]) -> dict[str, object]:
+def _document(context: Context, options: Options, spec: dict[str, object]) -> dict[str, object]:
     return {
         "apiVersion": API_VERSION,
         "kind": "JobSet",
-        "metadata": top(told, options),
+        "metadata": top(context, options),
         "spec": spec,
     }
 

@@ -27,7 +27,7 @@ from dlrover_nb.core.export.nodes import (
     program,
     top,
 )
-from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.export.provenance import Context, Provenance, context_of
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Framework
 from dlrover_nb.core.structs.plan.resources import Role
@@ -105,15 +105,17 @@ def _exported(
     kind: _Kind, job: JobSpec, plan: ResourcePlan, provenance: Provenance, options: Options
 ) -> tuple[dict[str, object], ...]:
     fixed_plan(f"a {kind.resource}", options)
-    told = context(kind.export, job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
-    external = told.job.foreign
+    context = context_of(
+        kind.export, job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets
+    )
+    external = context.job.foreign
     if external is None:
-        pod = whole(told, options, name=kind.container)
-        return job_file(told, options), _document(
-            kind, told, options, {kind.first: _replica(1, pod_template(told.job, pod), "Never")}
+        pod = whole(context, options, name=kind.container)
+        return job_file(context, options), _document(
+            kind, context, options, {kind.first: _replica(1, pod_template(context.job, pod), "Never")}
         )
-    meets_without_us(f"a {kind.resource}", told.job, is_placed=True)
-    no_roles(f"a {kind.resource}", told.job, kind.roles)
+    meets_without_us(f"a {kind.resource}", context.job, is_placed=True)
+    no_roles(f"a {kind.resource}", context.job, kind.roles)
     if external.framework is not kind.framework:
         raise InvalidValueError(
             f"the programs of job {job.name} are started by {external.framework}, which a {kind.resource} "
@@ -121,33 +123,33 @@ def _exported(
         )
     replicas = {
         name: _replica(
-            count, placed_template(told, role, _program_pod(kind, told, role, options)), "ExitCode"
+            count, placed_template(context, role, _program_pod(kind, context, role, options)), "ExitCode"
         )
         for name, (role, count) in _replicas(kind, external, plan).items()
     }
-    return (_document(kind, told, options, replicas),)
+    return (_document(kind, context, options, replicas),)
 
 
 def _replicas(kind: _Kind, external: ExternalSpec, plan: ResourcePlan) -> dict[str, tuple[Role, int]]:
     """Return role and count by the name of the replica; none that is empty."""
     chief, evaluator = external.fixed(CHIEF), external.fixed(EVALUATOR)
     leads = chief is None and (kind is _TORCH or external.chief)
-    found = {
+    replicas = {
         "PS": (Role.PS, plan.ps.count if kind is _TF else 0),
         kind.first: (Role.WORKER if leads else CHIEF, int(leads or chief is not None)),
         "Worker": (Role.WORKER, plan.worker.count - leads),
         "Evaluator": (EVALUATOR, int(evaluator is not None)),
     }
-    return {name: replica for name, replica in found.items() if replica[1]}
+    return {name: replica for name, replica in replicas.items() if replica[1]}
 
 
-def _program_pod(kind: _Kind, told: Context, role: Role, options: Options) -> dict[str, object]:
-    assert told.job.foreign is not None
-    main = program(told, role, options, name=kind.container)
-    ports = [{"name": kind.port, "containerPort": told.job.foreign.port}]
+def _program_pod(kind: _Kind, context: Context, role: Role, options: Options) -> dict[str, object]:
+    assert context.job.foreign is not None
+    main = program(context, role, options, name=kind.container)
+    ports = [{"name": kind.port, "containerPort": context.job.foreign.port}]
     return {
         key: value
-        for key, value in pod_spec(told.job, {**main, "ports": ports}).items()
+        for key, value in pod_spec(context.job, {**main, "ports": ports}).items()
         if key != "restartPolicy"  # the replica's counts
     }
 
@@ -157,13 +159,13 @@ def _replica(count: int, template: Mapping[str, object], restart: str) -> dict[s
 
 
 def _document(
-    kind: _Kind, told: Context, options: Options, replicas: dict[str, dict[str, object]]
+    kind: _Kind, context: Context, options: Options, replicas: dict[str, dict[str, object]]
 ) -> dict[str, object]:
-    policy = {"cleanPodPolicy": "Running", **ttl(told.job.kubernetes)}
+    policy = {"cleanPodPolicy": "Running", **ttl(context.job.kubernetes)}
     spec: dict[str, object] = {"runPolicy": policy, kind.replicas: replicas}
     if kind.first not in replicas:
         spec["successPolicy"] = "AllWorkers"  # by default the first worker's end would end the others
-    external = told.job.foreign
+    external = context.job.foreign
     if kind is _TORCH and external is not None:
         spec["nprocPerNode"] = str(external.n_process)
     if external is not None and external.dynamic_workers:
@@ -171,6 +173,6 @@ def _document(
     return {
         "apiVersion": API_VERSION,
         "kind": kind.resource,
-        "metadata": top(told, options),
+        "metadata": top(context, options),
         "spec": spec,
     }

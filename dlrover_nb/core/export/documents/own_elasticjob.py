@@ -43,7 +43,7 @@ FIXED = "off: the master keeps to replicas and resources below and proposes othe
 FREE = "on: the master begins with replicas and resources below and may change them"
 
 
-def documents(told: Context, options: Options) -> tuple[dict[str, object], ...]:
+def documents(context: Context, options: Options) -> tuple[dict[str, object], ...]:
     """Return the objects of a job, the ElasticJob last.
 
     Raises
@@ -53,23 +53,23 @@ def documents(told: Context, options: Options) -> tuple[dict[str, object], ...]:
     """
     options = replace(options, namespace=options.namespace or "default")
     assert options.namespace is not None
-    job = keyless(told, options, owner=ELASTIC_JOB.name)
-    file: dict[str, Any] = job_file(told, options)
+    job = keyless(context, options, owner=ELASTIC_JOB.name)
+    file: dict[str, Any] = job_file(context, options)
     head = {key: value for key, value in file["metadata"].items() if key != "annotations"}
     rest = beside(job, options.namespace)
-    return ({**file, "metadata": head}, *rest, _elastic_job(job, told, options))
+    return ({**file, "metadata": head}, *rest, _elastic_job(job, context, options))
 
 
-def _elastic_job(job: PodJob, told: Context, options: Options) -> dict[str, object]:
+def _elastic_job(job: PodJob, context: Context, options: Options) -> dict[str, object]:
     name, plan = job.spec.name, job.spec.plan
     pod = {**reading_file(master_pod(job), name, ELASTIC_JOB.name), "restartPolicy": "Never"}
     master = {"replicas": 1, "restartCount": N_RETRY, "template": {"spec": pod}}
-    replicas = {str(role): _replica(plan, role, is_free=told.auto_scale) for role in Role}
+    replicas = {str(role): _replica(plan, role, is_free=context.auto_scale) for role in Role}
     head = {
         "name": name,
         "namespace": options.namespace,
         "labels": labels(name, job.run, MASTER_ROLE),
-        "annotations": _notes(job.spec, told),
+        "annotations": _notes(job.spec, context),
     }
     return {
         "apiVersion": ELASTIC_JOB.api_version,
@@ -79,10 +79,10 @@ def _elastic_job(job: PodJob, told: Context, options: Options) -> dict[str, obje
     }
 
 
-def _notes(job: JobSpec, told: Context) -> dict[str, str]:
+def _notes(job: JobSpec, context: Context) -> dict[str, str]:
     advice = storage_advice(job)
-    own = {"needs": NEEDS, "auto-scale": FREE if told.auto_scale else FIXED, "storage": advice}
-    return {f"{PREFIX}{key}": text for key, text in own.items() if text} | notes_of(told)
+    own = {"needs": NEEDS, "auto-scale": FREE if context.auto_scale else FIXED, "storage": advice}
+    return {f"{PREFIX}{key}": text for key, text in own.items() if text} | notes_of(context)
 
 
 def _replica(plan: ResourcePlan, role: Role, *, is_free: bool) -> dict[str, object]:

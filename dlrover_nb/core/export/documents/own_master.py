@@ -24,9 +24,9 @@ EXPORTED_MASTER = "dlrover_nb.core.backends.kubernetes.exported_master"
 _FILE = "job-file"
 
 
-def keyless(told: Context, options: Options, *, owner: str = JOB.name) -> PodJob:
+def keyless(context: Context, options: Options, *, owner: str = JOB.name) -> PodJob:
     """Return the configuration of the objects, without any key; `owner` is the kind that owns them."""
-    spec = fixed(told.job, told.plan)
+    spec = fixed(context.job, context.plan)
     spec = replace(spec, kubernetes=replace(spec.kubernetes, image=image_of(spec, options.image)))
     return PodJob(spec, None, run="", public_key="", secret_key="", access="", owner=owner)
 

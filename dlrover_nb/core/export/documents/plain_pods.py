@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.export.alone import job_file
 from dlrover_nb.core.export.documents.own_master import beside, keyless, reading_file
 from dlrover_nb.core.export.nodes import Options, fixed_plan
-from dlrover_nb.core.export.provenance import Context, Provenance, context, notes_of
+from dlrover_nb.core.export.provenance import Context, Provenance, context_of, notes_of
 from dlrover_nb.core.manifests.objects import master_job
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ def pods(
         When auto-scaling is set (nothing provides it), or the job's code is in a notebook.
     """
     fixed_plan("a set of plain pods", options)
-    told = context("pods", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
+    context = context_of("pods", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
     options = replace(options, namespace=options.namespace or "default")
     assert options.namespace is not None
-    bare = keyless(told, options)
+    bare = keyless(context, options)
     rest = beside(bare, options.namespace)
-    return (job_file(told, options), *rest, _running(bare, told, options.namespace))
+    return (job_file(context, options), *rest, _running(bare, context, options.namespace))
 
 
-def _running(bare: PodJob, told: Context, namespace: str) -> dict[str, object]:
+def _running(bare: PodJob, context: Context, namespace: str) -> dict[str, object]:
     """Return the Job, not paused, whose pod reads the job file."""
     document = master_job(bare, namespace=namespace)
     spec = document["spec"]
     pod = reading_file(spec["template"]["spec"], bare.spec.name)
     template = {**spec["template"], "spec": pod}
-    notes = {**document["metadata"].get("annotations", {}), **notes_of(told)}
+    notes = {**document["metadata"].get("annotations", {}), **notes_of(context)}
     return {
         **document,
         "metadata": {**document["metadata"], "annotations": notes},

@@ -2,8 +2,8 @@
 
 KubeRay hands a job to its Ray through Ray's dashboard and asks the dashboard how it ended. The dashboard
 comes with ``ray[default]``, which this package's extra `ray` leaves out (each start of a Ray would take
-longer), so that on an image of ours a RayJob waits for ever. A file that needs a certain image of somebody
-else, and that no test here can run, is not written. An external job's roles run images of their own, which
+longer), so that on an image of ours a RayJob waits for ever. A file that needs a certain foreign image,
+and that no test here can run, is not written. An external job's roles run images of their own, which
 Ray cannot start.
 """
 

@@ -37,17 +37,17 @@ _VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_]\w*\)")  # replaced by Kubernetes i
 def joined(documents: Sequence[Group]) -> list[Group]:
     """Return documents with the runtime of each TrainJob in the TrainJob itself, where there is one."""
     runtimes = {_key(each): each for each in documents if each.get("kind") in _RUNTIMES}
-    found: list[Group] = []
+    merged: list[Group] = []
     used: set[tuple[str, str]] = set()
     for document in documents:
         if document.get("kind") != TRAIN_JOB.name:
-            found.append(document)
+            merged.append(document)
             continue
         ref = child(child(document, "spec"), "runtimeRef")
         key = str(ref.get("kind") or CLUSTER_RUNTIME), str(ref.get("name"))
         used.add(key)
-        found.append({**document, _RUNTIME: runtimes.get(key)})
-    return [each for each in found if each.get("kind") not in _RUNTIMES or _key(each) not in used]
+        merged.append({**document, _RUNTIME: runtimes.get(key)})
+    return [each for each in merged if each.get("kind") not in _RUNTIMES or _key(each) not in used]
 
 
 def _key(document: Group) -> tuple[str, str]:
@@ -87,8 +87,8 @@ def _marks(runtime: Group) -> list[bool]:
 
 
 def _resources(trainer: Group) -> Group:
-    said = child(trainer, "resourcesPerNode")
-    return {"resources": said} if said else {}
+    resources = child(trainer, "resourcesPerNode")
+    return {"resources": resources} if resources else {}
 
 
 def _node(template: Group) -> Group:
@@ -121,12 +121,12 @@ def external_job(document: Group, unknown: list[str]) -> JobSpec | None:
     trainer = child(spec, "trainer")
     program = {**main, **{key: value for key, value in trainer.items() if value is not None}}
     try:
-        found = _job(str(child(document, "metadata").get("name") or ""), program, runtime, unknown)
+        job = _job(str(child(document, "metadata").get("name") or ""), program, runtime, unknown)
     except InvalidValueError as error:
         unknown.append(f"the external job: {error}")
         return None
     unknown += _left(spec, trainer, program, name, is_there=bool(runtime))
-    return found
+    return job
 
 
 def _is_torch(name: str, runtime: Group) -> bool:
@@ -138,8 +138,8 @@ def _job(name: str, program: Group, runtime: Group, unknown: list[str]) -> JobSp
     if not items(program, "command"):
         raise InvalidValueError("its command is that of the image; set spec.trainer.command")
     command = [str(word) for key in ("command", "args") for word in items(program, key)]
-    if found := sorted({each for word in command for each in _VARIABLE.findall(word)}):
-        unknown.append(f"{', '.join(found)} in the command: variables are not put into commands here")
+    if references := sorted({each for word in command for each in _VARIABLE.findall(word)}):
+        unknown.append(f"{', '.join(references)} in the command: variables are not put into commands here")
     worker = ExternalRole(
         command=tuple(word.replace("$$(", "$(") for word in command),
         image=str(program.get("image") or ""),
@@ -169,10 +169,10 @@ def _env(program: Group, unknown: list[str]) -> Iterator[str]:
 
 def _n_process(program: Group, runtime: Group, unknown: list[str]) -> int:
     policy = child(child(child(runtime, "spec"), "mlPolicy"), "torch")
-    said = str(program.get("numProcPerNode", policy.get("numProcPerNode", "")))
-    if said.isdecimal():
-        return int(said)
-    unknown.append(f"numProcPerNode: {said or 'not in the document'}; 1 process on each node is taken")
+    count = str(program.get("numProcPerNode", policy.get("numProcPerNode", "")))
+    if count.isdecimal():
+        return int(count)
+    unknown.append(f"numProcPerNode: {count or 'not in the document'}; 1 process on each node is taken")
     return 1
 
 
@@ -180,8 +180,8 @@ def _left(spec: Group, trainer: Group, program: Group, runtime: str, *, is_there
     """Yield what is not taken over."""
     yield from (f"spec.{key}: not taken over" for key in spec if key not in _TAKEN and spec[key])
     yield from (f"spec.trainer.{key}: not taken over" for key in trainer if key not in _OF_TRAINER)
-    said = child(program, "resourcesPerNode") or child(program, "resources")
-    of_node = {**child(said, "requests"), **child(said, "limits")}
+    resources = child(program, "resourcesPerNode") or child(program, "resources")
+    of_node = {**child(resources, "requests"), **child(resources, "limits")}
     yield from (
         f"{key} of each node: not a part of a plan" for key in of_node if key not in {"cpu", "memory"}
     )

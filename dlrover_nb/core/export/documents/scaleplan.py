@@ -18,7 +18,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.export.nodes import Options, fixed_plan, head
-from dlrover_nb.core.export.provenance import PREFIX, Provenance, context, notes_of
+from dlrover_nb.core.export.provenance import PREFIX, Provenance, context_of, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RoleChange, diff
 
@@ -40,7 +40,9 @@ def scaleplan(
         When auto-scaling is set: that is an option of a job, not of a plan.
     """
     fixed_plan("a ScalePlan", options)
-    told = context("scaleplan", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
+    context = context_of(
+        "scaleplan", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets
+    )
     notes = {f"{PREFIX}rounding": _rounding(plan)} if _rounding(plan) else {}
     spec: dict[str, object] = {
         "ownerJob": job.name,
@@ -56,7 +58,7 @@ def scaleplan(
     document: dict[str, object] = {
         "apiVersion": API_VERSION,
         "kind": "ScalePlan",
-        "metadata": {**metadata, "annotations": notes | notes_of(told)},
+        "metadata": {**metadata, "annotations": notes | notes_of(context)},
         "spec": spec,
     }
     return (document,)
@@ -88,5 +90,5 @@ def _rounding(plan: ResourcePlan) -> str:
     odd = (
         (role, plan.role(role).cpu) for role in Role if round(plan.role(role).cpu, 1) != plan.role(role).cpu
     )
-    told = ", ".join(f"{cpu:g} cores of a {role} become {round(cpu, 1):g}" for role, cpu in odd)
-    return f"DLRover reads cores in tenths: {told}" if told else ""
+    changes = ", ".join(f"{cpu:g} cores of a {role} become {round(cpu, 1):g}" for role, cpu in odd)
+    return f"DLRover reads cores in tenths: {changes}" if changes else ""

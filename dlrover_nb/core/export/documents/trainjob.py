@@ -39,7 +39,7 @@ from dlrover_nb.core.export.nodes import (
     program,
     top,
 )
-from dlrover_nb.core.export.provenance import Context, Provenance, context
+from dlrover_nb.core.export.provenance import Context, Provenance, context_of
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
 from dlrover_nb.core.manifests.podspec import pod_spec, pod_template, ttl
 from dlrover_nb.core.structs.job.external import Framework
@@ -72,19 +72,21 @@ def trainjob(
         refuse them, its name is too long, or its code is in a notebook.
     """
     fixed_plan("a TrainJob", options)
-    told = context("trainjob", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets)
-    external = told.job.foreign
+    context = context_of(
+        "trainjob", job, plan, provenance, auto_scale=False, with_secrets=options.with_secrets
+    )
+    external = context.job.foreign
     is_set = external is not None and external.framework is Framework.TENSORFLOW
-    meets_without_us("a TrainJob", told.job, is_placed=is_set)
+    meets_without_us("a TrainJob", context.job, is_placed=is_set)
     if external is None:
-        spec = whole_set(told, options, name=NODE, main=NODE)
-        runtime = _runtime(told, options, {"numNodes": 1}, _labelled(spec))
-        return job_file(told, options), runtime, _document(told, options)
+        spec = whole_set(context, options, name=NODE, main=NODE)
+        runtime = _runtime(context, options, {"numNodes": 1}, _labelled(spec))
+        return job_file(context, options), runtime, _document(context, options)
     if external.framework is Framework.TENSORFLOW:
-        _check_priority(told.job)
-        return _runtime(told, options, None, programs_set(told, options)), _document(told, options)
-    no_roles("a TrainJob of torch programs", told.job)
-    return _torch(told, options, external)
+        _check_priority(context.job)
+        return _runtime(context, options, None, programs_set(context, options)), _document(context, options)
+    no_roles("a TrainJob of torch programs", context.job)
+    return _torch(context, options, external)
 
 
 def _check_priority(job: JobSpec) -> None:
@@ -95,56 +97,56 @@ def _check_priority(job: JobSpec) -> None:
         )
 
 
-def _torch(told: Context, options: Options, external: ExternalSpec) -> tuple[dict[str, object], ...]:
-    check_name(told.job.name, {NODE: told.plan.worker.count})
-    trainer, template = _trainer(told, options, external), _torch_set(told, options)
-    said = told.job.kubernetes
-    plain = replace(told.job, kubernetes=KubernetesSpec(image=said.image, env=said.env))
-    if template == _torch_set(replace(told, job=plain), options):
-        return (_document(told, options, TORCH_RUNTIME, CLUSTER_RUNTIME, trainer),)
+def _torch(context: Context, options: Options, external: ExternalSpec) -> tuple[dict[str, object], ...]:
+    check_name(context.job.name, {NODE: context.plan.worker.count})
+    trainer, template = _trainer(context, options, external), _torch_set(context, options)
+    kubernetes = context.job.kubernetes
+    plain = replace(context.job, kubernetes=KubernetesSpec(image=kubernetes.image, env=kubernetes.env))
+    if template == _torch_set(replace(context, job=plain), options):
+        return (_document(context, options, TORCH_RUNTIME, CLUSTER_RUNTIME, trainer),)
     policy: dict[str, object] = {
         "torch": {}
     }  # Trainer 2.2 took the processes out of it: the trainer says them
-    return _runtime(told, options, policy, template), _document(told, options, trainer=trainer)
+    return _runtime(context, options, policy, template), _document(context, options, trainer=trainer)
 
 
-def _torch_set(told: Context, options: Options) -> dict[str, object]:
+def _torch_set(context: Context, options: Options) -> dict[str, object]:
     """Return the template of a torch job: what a TrainJob's trainer does not say of its pods."""
-    main = program(told, Role.WORKER, options, name=NODE)
-    pod = pod_spec(told.job, {key: value for key, value in main.items() if key not in _OF_TRAINER})
-    jobs = [replicated(NODE, told.plan.worker.count, pod_template(told.job, pod))]
-    policy = {"failurePolicy": {"maxRestarts": RESTARTS}, **ttl(told.job.kubernetes)}
+    main = program(context, Role.WORKER, options, name=NODE)
+    pod = pod_spec(context.job, {key: value for key, value in main.items() if key not in _OF_TRAINER})
+    jobs = [replicated(NODE, context.plan.worker.count, pod_template(context.job, pod))]
+    policy = {"failurePolicy": {"maxRestarts": RESTARTS}, **ttl(context.job.kubernetes)}
     return _labelled({**policy, "replicatedJobs": jobs})
 
 
-def _trainer(told: Context, options: Options, external: ExternalSpec) -> dict[str, object]:
-    main: dict[str, Any] = program(told, Role.WORKER, options, name=NODE)
+def _trainer(context: Context, options: Options, external: ExternalSpec) -> dict[str, object]:
+    main: dict[str, Any] = program(context, Role.WORKER, options, name=NODE)
     own = {variable["name"]: variable for variable in main.get("env", ())}
-    if taken := sorted(own.keys() & set(RESERVED)):
+    if reserved := sorted(own.keys() & set(RESERVED)):
         raise InvalidValueError(
-            f"a TrainJob sets {', '.join(taken)} itself, and its operator refuses them in a job's variables; "
-            f"leave them out of job {told.job.name}"
+            f"a TrainJob sets {', '.join(reserved)} itself, and its operator refuses them in a job's "
+            f"variables; leave them out of job {context.job.name}"
         )
-    env = {**_rendezvous(told, external), **own}
+    env = {**_rendezvous(context, external), **own}
     return {
         "image": main["image"],
         "command": main["command"],
         "env": list(env.values()),
-        "numNodes": told.plan.worker.count,
+        "numNodes": context.plan.worker.count,
         "numProcPerNode": external.n_process,
         "resourcesPerNode": main["resources"],
     }
 
 
-def _rendezvous(told: Context, external: ExternalSpec) -> dict[str, dict[str, object]]:
+def _rendezvous(context: Context, external: ExternalSpec) -> dict[str, dict[str, object]]:
     """Return the variables of programs without torchrun; it sets them for its own processes."""
-    name = told.job.name
+    name = context.job.name
     values: dict[str, dict[str, object]] = {
         "MASTER_ADDR": {"value": f"{name}-{NODE}-0-0.{name}"},
         "MASTER_PORT": {"value": str(PORT)},
     }
     if external.n_process == 1:
-        values |= {"WORLD_SIZE": {"value": str(told.plan.worker.count)}, "RANK": {"valueFrom": OWN_NUMBER}}
+        values |= {"WORLD_SIZE": {"value": str(context.plan.worker.count)}, "RANK": {"valueFrom": OWN_NUMBER}}
     return {key: {"name": key, **value} for key, value in values.items()}
 
 
@@ -156,28 +158,28 @@ def _labelled(spec: dict[str, Any]) -> dict[str, object]:
 
 
 def _runtime(
-    told: Context, options: Options, policy: dict[str, object] | None, template: dict[str, object]
+    context: Context, options: Options, policy: dict[str, object] | None, template: dict[str, object]
 ) -> dict[str, object]:
     return {
         "apiVersion": TRAINING_RUNTIME.api_version,
         "kind": TRAINING_RUNTIME.name,
-        "metadata": {**head(told.job.name, options), "labels": labels_of(told.job)},
+        "metadata": {**head(context.job.name, options), "labels": labels_of(context.job)},
         "spec": {**({"mlPolicy": policy} if policy else {}), "template": {"spec": template}},
     }
 
 
 def _document(
-    told: Context,
+    context: Context,
     options: Options,
     runtime: str = "",
     kind: str = TRAINING_RUNTIME.name,
     trainer: dict[str, object] | None = None,
 ) -> dict[str, object]:
     """Return the TrainJob; `runtime`: its name, by default that of the job."""
-    ref = {"apiGroup": TRAIN_JOB.group, "kind": kind, "name": runtime or told.job.name}
+    ref = {"apiGroup": TRAIN_JOB.group, "kind": kind, "name": runtime or context.job.name}
     return {
         "apiVersion": TRAIN_JOB.api_version,
         "kind": TRAIN_JOB.name,
-        "metadata": top(told, options),
+        "metadata": top(context, options),
         "spec": {"runtimeRef": ref, **({"trainer": trainer} if trainer else {})},
     }

@@ -64,10 +64,10 @@ def _problems(document: object, exporter: Exporter | None) -> tuple[str, ...]:
     if kinds is None:
         return (f"kind must be one of {', '.join(KINDS)}, got {named(content.get('kind'))}",)
     notes = _notes(content)
-    if (said := notes.get(f"{PREFIX}kind")) in kinds:
-        kinds = (str(said),)
-    found = [_errors(kind, content) for kind in kinds]
-    best = () if () in found else found[0]
+    if (named_kind := notes.get(f"{PREFIX}kind")) in kinds:
+        kinds = (str(named_kind),)
+    errors = [_errors(kind, content) for kind in kinds]
+    best = () if () in errors else errors[0]
     return (*best, *_size(notes))
 
 
