@@ -160,22 +160,22 @@ class ExternalMaster(LossState):
         error: ProgramError | None = None,
     ) -> tuple[ExternalOrder, ...]:
         """Handle the exit of a node, reported by the backend, with the error of its program, if it failed."""
-        known = self._node_set.get(node)
-        if known is None:
+        ended = self._node_set.get(node)
+        if ended is None:
             return self._settle(at_s)
         if succeeded and self.worlds.asks(node):
-            self._stop_node(known)  # it was not needed any more: that says nothing of the job's end
+            self._stop_node(ended)  # it was not needed any more: that says nothing of the job's end
         elif (
-            succeeded and known.role is not Role.PS and (known.id in self._members or self._is_beside(known))
+            succeeded and ended.role is not Role.PS and (ended.id in self._members or self._is_beside(ended))
         ):
-            known.is_finished = True
-            known.coming = known.asked_size_s = None  # its pod has ended: no cluster resizes it
+            ended.is_finished = True
+            ended.coming = ended.asked_size_s = None  # its pod has ended: no cluster resizes it
             self._release(node)
         else:
-            told = "it ended before the job did" if succeeded else why
+            reason = "it ended before the job did" if succeeded else why
             self._lost(
-                known,
-                told,
+                ended,
+                reason,
                 at_s,
                 retryable=retryable,
                 refused=refused,
@@ -183,23 +183,23 @@ class ExternalMaster(LossState):
                 error=error,
             )
             if out_of_memory:
-                self._feed(known, at_s)
+                self._feed(ended, at_s)
         return self._settle(at_s)
 
-    def on_steps(self, told: StepsDone, at_s: float) -> tuple[ExternalOrder, ...]:
+    def on_steps(self, totals: StepsDone, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle a program's totals; those of an unknown node are ignored."""
-        node = self._node_set.get(told.node)
+        node = self._node_set.get(totals.node)
         if node is None or self.phase.is_final:
             return ()
-        for sample in self._meter.record(told, self._workers, node.role, at_s):
+        for sample in self._meter.record(totals, self._workers, node.role, at_s):
             reporter = self._node_set.get(sample.node)
             if reporter is None:
                 continue
             reporter.last, reporter.has_worked = sample, True
             if sample.role not in set(Role):
                 continue  # what plans size is measured alone
-            if trains(told.node) and (told.node, told.program) not in self._before:
-                self._heard |= {sample.node, told.node}
+            if trains(totals.node) and (totals.node, totals.program) not in self._before:
+                self._heard |= {sample.node, totals.node}
             self._measure_pause(at_s - sample.window_s, at_s)
             self._check_plan_applied(at_s)
             self.emit(NodeReported(at_s, sample, self.running))
@@ -395,8 +395,8 @@ class ExternalMaster(LossState):
             self._note(in_quarantine(self.name, isolated[0]), at_s)
             return
         if budget.exhausted(at_s, n_planned):
-            told = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
-            self._fail_plan(told, at_s)
+            failure = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
+            self._fail_plan(failure, at_s)
             return
         self._note(f"{node.id} {'was lost' if node.address else 'did not begin'}: {why}", at_s)
 

@@ -52,30 +52,29 @@ class OperatorManagedMaster(ExternalMaster):
 
     _in_place: ResourcePlan | None = None
 
-    def observe(self, seen: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
+    def observe(self, job: OperatorManagedJob, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle the job's state reported by the operator."""
         if self.phase.is_final:
             return self._settle(at_s)
-        self._update_nodes(seen.nodes)
-        self._in_place = seen.in_place
-        if seen.phase.is_final and self._stop is not None:
+        self._update_nodes(job.nodes)
+        self._in_place = job.in_place
+        if job.phase.is_final and self._stop is not None:
             self._end(JobPhase.STOPPED, self._stop.message, at_s)
-        elif seen.phase.is_final:
-            self._end(seen.phase, seen.why, at_s)
-        elif seen.refused is not None and seen.refused[0] == self.target:
-            self._fail_plan(f"DLRover's operator did not take it: {seen.refused[1]}", at_s)
+        elif job.phase.is_final:
+            self._end(job.phase, job.why, at_s)
+        elif job.refused is not None and job.refused[0] == self.target:
+            self._fail_plan(f"DLRover's operator did not take it: {job.refused[1]}", at_s)
         return self._settle(at_s)
 
     def _update_nodes(self, nodes: tuple[NodeView, ...]) -> None:
         """Take over the operator's pods: training ones are members, successful ones have finished."""
-        there = {node.id: node for node in nodes}
-        for known in self._node_set.nodes:
-            if known.id not in there:
-                self._node_set.remove(known.id)
-                self.account.release_node(known.id)
-                self._meter.forget(known.id)
+        there = {node.id for node in nodes}
+        for name in [node.id for node in self._node_set.nodes if node.id not in there]:
+            self._node_set.remove(name)
+            self.account.release_node(name)
+            self._meter.forget(name)
         for node in nodes:
-            self._node_set.follow(_known(node, self._node_set.get(node.id)))
+            self._node_set.follow(_followed(node, self._node_set.get(node.id)))
         self._members = tuple(node.id for node in nodes if node.phase is NodePhase.READY)
 
     def _settle(self, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -108,10 +107,10 @@ class OperatorManagedMaster(ExternalMaster):
         """Send programs nothing: they get their peers from the operator."""
 
 
-def _known(seen: NodeView, known: ExternalNode | None) -> ExternalNode:
+def _followed(view: NodeView, before: ExternalNode | None) -> ExternalNode:
     """Return a node from the operator's state, with what is already known of it."""
-    node = known or ExternalNode(seen.id, seen.role, seen.cpu, seen.memory_mib, seen.since_s, seen.since_s)
-    node.address = "" if seen.phase is NodePhase.PENDING else seen.id  # only the operator knows its place
-    node.is_finished = seen.phase is NodePhase.GONE
-    node.cpu, node.memory_mib = seen.cpu, seen.memory_mib
+    node = before or ExternalNode(view.id, view.role, view.cpu, view.memory_mib, view.since_s, view.since_s)
+    node.address = "" if view.phase is NodePhase.PENDING else view.id  # only the operator knows its place
+    node.is_finished = view.phase is NodePhase.GONE
+    node.cpu, node.memory_mib = view.cpu, view.memory_mib
     return node

@@ -33,18 +33,18 @@ def due(state: ExternalState) -> int:
     return n_pass if n_seen < n_pass < state.spec.n_epoch else 0
 
 
-def add_round(state: ExternalState, n_pass: int, found: Evaluation, at_s: float) -> None:
+def add_round(state: ExternalState, n_pass: int, evaluation: Evaluation, at_s: float) -> None:
     """Add an evaluation, and end training if the rule says so; one that is not due changes nothing."""
     rule = state.spec.early_stopping
     if rule is None or not n_pass or n_pass > due(state) or n_pass in _passes(state):
         return
-    new = EvaluationRound(n_pass, at_s, found)
+    new = EvaluationRound(n_pass, at_s, evaluation)
     rounds = (*state.quality.rounds, new)
     state.quality = replace(state.quality, rounds=rounds)
     state.emit(QualityMeasured(at_s, n_pass * _n_train(state), metric_value(new, rule)))
     if why := early_stop_reason(rounds, rule):
         end(state, why)
-    state.tell(why or f"after pass {n_pass}: {found}", at_s)
+    state.tell(why or f"after pass {n_pass}: {evaluation}", at_s)
 
 
 def add_loss(state: ExternalState, sample: NodeSample, at_s: float) -> None:

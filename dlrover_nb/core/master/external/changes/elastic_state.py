@@ -73,11 +73,11 @@ class ElasticState(ReportedState):
         if self._external.framework is Framework.DDP:
             self._orders += elastic_worlds.environments(self, self._node_set.nodes)
             return
-        known = [node for name in self._members if (node := self._node_set.get(name)) is not None]
-        if len(known) < len(self._members):
+        members = [node for name in self._members if (node := self._node_set.get(name)) is not None]
+        if len(members) < len(self._members):
             return
-        texts = self._texts(known, self._n_rendezvous)
-        for node in known:
+        texts = self._texts(members, self._n_rendezvous)
+        for node in members:
             node.told = texts[node.id]
             if not node.is_finished:
                 self._orders.append(SendEnvironment(node.id, node.told))

@@ -1,7 +1,7 @@
 """Elastic jobs (`Framework.DDP`): their worlds follow the nodes that are there, and no program restarts.
 
 In place of a rendezvous of all nodes there is a world of those that are up (`worlds`). The first one waits
-for all nodes of the plan; later ones wait for nobody: who is lost is missed at once, and its successor joins
+for all nodes of the plan; later ones wait for no node: a lost one is missed at once, and its successor joins
 when it is up. What a lost member held is taken back with the next world, since only its members know how much
 of it is in the job's parameters.
 """

@@ -1,7 +1,7 @@
 """Variables of the roles beside the world, which know its addresses (`ExternalSpec.beside`).
 
 A program is told once all nodes of its role and of the world have an address, and again, with a restart, when
-one of these addresses changes. An evaluator is told once alone: it reads checkpoints and calls nobody, so no
+one of these addresses changes. An evaluator is told once alone: it reads checkpoints and calls no node, so no
 change of the world restarts it.
 """
 
@@ -26,7 +26,7 @@ def tell(state: ExternalState, members: Sequence[str]) -> list[SendEnvironment]:
     world = [node for name in members if (node := state.node_set.get(name)) is not None]
     if not world or len(world) < len(members):
         return []
-    return [order for fixed in state.external.beside for order in _told(state, world, fixed.role)]
+    return [order for fixed in state.external.beside for order in _environments(state, world, fixed.role)]
 
 
 def tell_again(state: ExternalState) -> list[SendEnvironment]:
@@ -36,7 +36,9 @@ def tell_again(state: ExternalState) -> list[SendEnvironment]:
     return [SendEnvironment(node.id, node.told) for node in living]
 
 
-def _told(state: ExternalState, world: Sequence[ExternalNode], role: Role) -> Iterator[SendEnvironment]:
+def _environments(
+    state: ExternalState, world: Sequence[ExternalNode], role: Role
+) -> Iterator[SendEnvironment]:
     alike = state.node_set.beside(role) or ()
     members = [Member(node.id, node.role, node.address) for node in (*world, *alike)]
     for node in alike:

@@ -80,24 +80,24 @@ def foretold(
         The plan that would run.
     in_place
         Whether the cluster resizes nodes in place. One for which it refuses that gets a successor, which
-        nobody knows before.
+        is not known before.
     """
-    known = tuple(
-        _Known(
+    present = tuple(
+        _Node(
             n.id, n.role, (n.cpu, n.memory_mib), n.phase is not NodePhase.PENDING, n.phase is NodePhase.GONE
         )
         for n in nodes
     )
     if not in_place:
-        return _found(spec, known, plan)
-    sizes = {node.id: node.size for node in known}
-    then = tuple(_resized(known, plan))
-    found = _found(spec, then, plan)
+        return _restarts(spec, present, plan)
+    sizes = {node.id: node.size for node in present}
+    then = tuple(_resized(present, plan))
+    restarts = _restarts(spec, then, plan)
     changed = {node.id for node in then if node.size != sizes[node.id]}
-    return replace(found, resized=tuple(name for name in sizes if name in changed))
+    return replace(restarts, resized=tuple(name for name in sizes if name in changed))
 
 
-def _resized(nodes: Sequence[_Known], plan: ResourcePlan) -> Iterator[_Known]:
+def _resized(nodes: Sequence[_Node], plan: ResourcePlan) -> Iterator[_Node]:
     """Return nodes as the cluster resizes them: the oldest that run, as many as the plan has."""
     n_left = {role: plan.role(role).count for role in Role}
     for node in nodes:
@@ -109,7 +109,7 @@ def _resized(nodes: Sequence[_Known], plan: ResourcePlan) -> Iterator[_Known]:
         yield node._replace(size=(own.cpu, own.memory_mib))
 
 
-class _Known(NamedTuple):
+class _Node(NamedTuple):
     """What matters of a node."""
 
     id: str
@@ -125,7 +125,7 @@ class _Known(NamedTuple):
 
 
 @lru_cache(maxsize=64)  # views ask again with each picture, and members know all others
-def _found(spec: ExternalSpec, nodes: tuple[_Known, ...], plan: ResourcePlan) -> Restarts:
+def _restarts(spec: ExternalSpec, nodes: tuple[_Node, ...], plan: ResourcePlan) -> Restarts:
     before = [node for role in spec.world for node in nodes if node.role is role and node.is_up]
     left, ended = list(nodes), set[str]()
     while True:  # without the programs that ended and would have to begin anew, others may stay
@@ -148,7 +148,7 @@ def _found(spec: ExternalSpec, nodes: tuple[_Known, ...], plan: ResourcePlan) ->
     )
 
 
-def _staying(nodes: Sequence[_Known], role: Role, plan: RolePlan) -> list[_Known]:
+def _staying(nodes: Sequence[_Node], role: Role, plan: RolePlan) -> list[_Node]:
     """Return the nodes of a role that stay: of the plan's size, those that run first, and the oldest."""
     fitting = [node for node in nodes if node.role is role and node.size == (plan.cpu, plan.memory_mib)]
     return sorted(fitting, key=lambda node: not node.is_up)[: plan.count]
@@ -156,9 +156,9 @@ def _staying(nodes: Sequence[_Known], role: Role, plan: RolePlan) -> list[_Known
 
 def _restarted(
     spec: ExternalSpec,
-    nodes: Sequence[_Known],
-    before: Sequence[_Known],
-    stay: Sequence[_Known],
+    nodes: Sequence[_Node],
+    before: Sequence[_Node],
+    stay: Sequence[_Node],
     n_new: Mapping[Role, int],
 ) -> frozenset[str]:
     """Return the nodes whose variables are others than now."""
@@ -168,12 +168,14 @@ def _restarted(
     ]
     then = [each for role in spec.world for each in (*(n.member for n in stay), *new) if each.role is role]
     both = {member.node for member in now} & {member.node for member in then}
-    found = {name for name in both if _differ(spec, (now, then), name)}
+    restarted = {name for name in both if _differ(spec, (now, then), name)}
     for fixed in spec.beside:
         own = [node.member for node in nodes if node.role is fixed.role and node.is_up]
         if fixed.role is not EVALUATOR and len(own) == fixed.count:
-            found |= {each.node for each in own if _differ(spec, ([*now, *own], [*then, *own]), each.node)}
-    return frozenset(found)
+            restarted |= {
+                each.node for each in own if _differ(spec, ([*now, *own], [*then, *own]), each.node)
+            }
+    return frozenset(restarted)
 
 
 def _differ(spec: ExternalSpec, members: tuple[list[Member], list[Member]], node: str) -> bool:
@@ -183,7 +185,7 @@ def _differ(spec: ExternalSpec, members: tuple[list[Member], list[Member]], node
     )
 
 
-def words(found: Restarts, spec: ExternalSpec, n_repeated: int | None = None) -> str:
+def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None) -> str:
     """Return the change in one sentence, and what it costs.
 
     Parameters
@@ -192,20 +194,20 @@ def words(found: Restarts, spec: ExternalSpec, n_repeated: int | None = None) ->
         Rows done since the programs' last checkpoint; None: the master does not know of one.
     """
     is_elastic = spec.framework is Framework.DDP
-    one_by_one = ", one at a time as their successors join" if is_elastic and found.started else ""
+    one_by_one = ", one at a time as their successors join" if is_elastic and restarts.started else ""
     parts = [
-        f"starts {', '.join(f'{n} {role}' for role, n in found.started)}" if found.started else "",
-        f"ends {_named(found.stopped)}{one_by_one}" if found.stopped else "",
-        f"resizes {_named(found.resized)} in place{OR_ELSE}" if found.resized else "",
-        f"restarts {_named(found.restarted)}" if found.restarted else "",
-        f"does not disturb {_named(found.kept)}" if found.kept else "",
+        f"starts {', '.join(f'{n} {role}' for role, n in restarts.started)}" if restarts.started else "",
+        f"ends {_named(restarts.stopped)}{one_by_one}" if restarts.stopped else "",
+        f"resizes {_named(restarts.resized)} in place{OR_ELSE}" if restarts.resized else "",
+        f"restarts {_named(restarts.restarted)}" if restarts.restarted else "",
+        f"does not disturb {_named(restarts.kept)}" if restarts.kept else "",
     ]
     by_now = "" if n_repeated is None else f" ({n_repeated:,} rows by now)"
     cost = (
         f"programs that restart go on from their own last checkpoint, and do again what came after it{by_now}"
-        if found.restarted
+        if restarts.restarted
         else "no step is lost"
-        if is_elastic or not found.stopped
+        if is_elastic or not restarts.stopped
         else "what those that end did not save is lost"
     )
     return f"{'; '.join(filter(None, parts))}; {cost}"

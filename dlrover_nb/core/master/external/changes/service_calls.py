@@ -125,11 +125,11 @@ def _on_reached(state: ExternalState, call: StepReached) -> ServiceAnswer:
 
 
 def _on_evaluated(state: ExternalState, call: Evaluated) -> ServiceAnswer:
-    found = Evaluation(call.auc, call.log_loss, call.n_sample)
+    evaluation = Evaluation(call.auc, call.log_loss, call.n_sample)
     if not call.after:
-        state.evaluation = found
+        state.evaluation = evaluation
     elif (at_s := state.account.heard_s.get(call.caller.owner)) is not None:  # its node is one of the job's
-        early_stop.add_round(state, call.after, found, at_s)
+        early_stop.add_round(state, call.after, evaluation, at_s)
     return CallNoted()
 
 

@@ -57,12 +57,12 @@ def advance(state: ExternalState, at_s: float) -> list[ResizeNode]:
 
 def allotted(state: ExternalState, node: str, need: Need, why: str, at_s: float) -> list[ResizeNode]:
     """Note what became of a request; return the orders that take it back where it was refused."""
-    known = state.node_set.get(node)
-    if known is None or known.coming != need:
+    resized = state.node_set.get(node)
+    if resized is None or resized.coming != need:
         return []  # it ended, or another plan came
     if why:
-        return _refuse(state, known, why, at_s)
-    (known.cpu, known.memory_mib), known.coming, known.asked_size_s = need, None, None
+        return _refuse(state, resized, why, at_s)
+    (resized.cpu, resized.memory_mib), resized.coming, resized.asked_size_s = need, None, None
     return []
 
 

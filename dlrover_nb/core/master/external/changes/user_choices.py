@@ -56,21 +56,21 @@ def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
     StaleDecisionError
         When the job does not train with all nodes of its plan.
     """
-    action, asked = choice.action.action, f"got: {choice.action.words}"
+    action, got = choice.action.action, f"got: {choice.action.words}"
     if not isinstance(action, AdjustBatches):
         raise InvalidValueError(
-            f"job {state.name} runs its own programs, {asked}; of those only batch sizes can be adjusted"
+            f"job {state.name} runs its own programs, {got}; of those only batch sizes can be adjusted"
         )
     present = [node.id for node in state.nodes if node.role is Role.WORKER and node.phase is NodePhase.READY]
     if state.running is None:
         raise StaleDecisionError(
             f"batch sizes of job {state.name} can be set while it trains with all nodes of its plan, "
-            f"{asked}; decide once it does"
+            f"{got}; decide once it does"
         )
     if deaf := [node for node in present if node not in state.size_askers]:
         raise InvalidValueError(
             f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
-            f"{asked}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
+            f"{got}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
         )
     sizes, times = dict(action.sizes), dict(action.accumulate)
     if sizes.keys() != set(present):
@@ -87,10 +87,10 @@ def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
 def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:
     if not state.has_callers:
         raise _refusal(state, choice)
-    known = [node.id for node in state.nodes if node.role is Role.WORKER]
+    workers = [node.id for node in state.nodes if node.role is Role.WORKER]
     sizes = dict(choice.sizes)
-    if not sizes or not set(sizes) <= set(known):
-        raise InvalidValueError(f"expected sizes of {', '.join(known) or 'no workers'}, got {sizes}")
+    if not sizes or not set(sizes) <= set(workers):
+        raise InvalidValueError(f"expected sizes of {', '.join(workers) or 'no workers'}, got {sizes}")
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {sizes}")
     state.batch_sizes = tuple(sorted({**dict(state.batch_sizes), **sizes}.items()))

@@ -131,16 +131,16 @@ class ExternalNodes:
     def wanted(self, plan: ResourcePlan) -> tuple[ExternalNode, ...] | None:
         """Return the nodes that should run: of each role the oldest running; None while some are missing.
 
-        Only roles of the world count: nobody waits for the others.
+        Only roles of the world count: no node waits for the others.
         """
-        found: list[ExternalNode] = []
+        nodes: list[ExternalNode] = []
         for role in self._spec.world:
             of_role = plan_of(self._spec, plan, role)
             up = [node for node in self._fitting(role, of_role) if node.address][: of_role.count]
             if len(up) < of_role.count:
                 return None
-            found.extend(up)
-        return tuple(found)
+            nodes.extend(up)
+        return tuple(nodes)
 
     def misfits(self, plan: ResourcePlan) -> tuple[ExternalNode, ...]:
         """Return the nodes whose resources differ from the plan's."""
@@ -152,9 +152,9 @@ class ExternalNodes:
 
     def beside(self, role: Role) -> tuple[ExternalNode, ...] | None:
         """Return the nodes of a role beside the world; None while some have no address."""
-        found, fixed = self.of(role), self._spec.fixed(role)
+        nodes, fixed = self.of(role), self._spec.fixed(role)
         assert fixed is not None
-        return found if sum(bool(node.address) for node in found) == fixed.count else None
+        return nodes if sum(bool(node.address) for node in nodes) == fixed.count else None
 
     def _fitting(self, role: Role, plan: RolePlan) -> list[ExternalNode]:
         return [node for node in self.of(role) if node.fits(plan)]

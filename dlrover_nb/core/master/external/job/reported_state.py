@@ -26,21 +26,21 @@ MOST_STEPS = 1 << 31  # a larger number counts something else, and its samples m
 class ReportedState(ExternalState):
     """See `ExternalState`."""
 
-    def hear(self, told: TrainerReport) -> StepsDone | None:
+    def hear(self, report: TrainerReport) -> StepsDone | None:
         """Note a status; return the totals of steps in it, where nothing else counts those of its node.
 
         A status that arrives late is ignored, and one of an unknown node, or of a role beside the world: an
         evaluator does not train.
         """
-        node = self._node_set.get(told.node)
-        late = self.reported is not None and told.status.at_s < self.reported.at_s
+        node = self._node_set.get(report.node)
+        late = self.reported is not None and report.status.at_s < self.reported.at_s
         if late or self.phase.is_final or node is None or node.role not in self._external.world:
             return None
-        self.reported = told.status
-        if told.status.at_s > self._met_at_s:
+        self.reported = report.status
+        if report.status.at_s > self._met_at_s:
             self._heard |= set(self._workers)  # one of those that train together reports for all
-        self._meter.n_done = counted(self._meter.n_done, told.status.percentage, self._external.n_sample)
-        return self._steps(told.node, told.status)
+        self._meter.n_done = counted(self._meter.n_done, report.status.percentage, self._external.n_sample)
+        return self._steps(report.node, report.status)
 
     def _steps(self, node: str, status: TrainerStatus) -> StepsDone | None:
         step = status.number(*STEP_METRICS)

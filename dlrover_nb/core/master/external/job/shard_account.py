@@ -124,22 +124,22 @@ class ShardAccount:
         InvalidValueError
             When another process has taken the caller's place.
         """
-        owner, known = caller.owner, self._owners.get(caller.place)
+        owner, before = caller.owner, self._owners.get(caller.place)
         if owner in self.processes.replaced:
             raise InvalidValueError(
                 f"another process has taken place {caller.slot} of {caller.node}; this one should have ended "
                 "(where a program has several processes, each needs a LOCAL_RANK of its own)"
             )
         self.heard_s[owner] = at_s
-        if known == owner:
+        if before == owner:
             return
         replaced = self.processes.replaced
-        if known is not None:
-            if known in protected:
-                self.heard_s.pop(known, None)
+        if before is not None:
+            if before in protected:
+                self.heard_s.pop(before, None)
             else:
-                self._forget(known)
-            replaced = (*replaced, known)
+                self._forget(before)
+            replaced = (*replaced, before)
         self._owners[caller.place] = owner
         self.processes = ProcessesRecord(tuple(self._owners.values()), replaced)
 
@@ -167,8 +167,7 @@ class ShardAccount:
 
     def release_unknown(self, nodes: Iterable[str]) -> None:
         """Take back what processes of all but these nodes hold."""
-        known = set(nodes)
-        for node in sorted({_node(owner) for owner in self._owners.values()} - known):
+        for node in sorted({_node(owner) for owner in self._owners.values()} - set(nodes)):
             self.release_node(node)
 
     def _forget(self, owner: str, *, killed: bool = False) -> None:
@@ -186,8 +185,8 @@ class ShardAccount:
         InvalidValueError
             When the caller counts other rows, or the job's rows are no whole passes.
         """
-        ledger, known = self._begun(n_row), set(holding)
-        lost = (s for s in ledger.held(caller.owner) if (s.lease.shard, s.lease.grant) not in known)
+        ledger, received = self._begun(n_row), set(holding)
+        lost = (s for s in ledger.held(caller.owner) if (s.lease.shard, s.lease.grant) not in received)
         return next(lost, None) or ledger.grant(caller.owner)
 
     def trained(self, caller: Caller, done: Iterable[RowsTrained]) -> bool:
@@ -214,7 +213,7 @@ class ShardAccount:
         return has_worked
 
     def reach(self, reached: Iterable[Reached]) -> None:
-        """Count rows as done that are in the job's parameters, whoever trained them."""
+        """Count rows as done that are in the job's parameters, of any process."""
         ledger = self._begun(0)
         for each in reached:
             for shard in ledger.held(each.owner):
@@ -233,10 +232,10 @@ class ShardAccount:
 
     def stale(self, caller: Caller, done: Iterable[RowsTrained], holding: Iterable[Held]) -> tuple[Held, ...]:
         """Return the leases that do not hold any more: of `done` only those that did not end by it."""
-        held = () if self.ledger is None else self.ledger.leases(caller.owner)
-        known = {(lease.shard, lease.grant) for lease in held}
-        lost = {(each.shard, each.grant) for each in done} - known - self._ended.keys()
-        return tuple(sorted(lost | (set(holding) - known)))
+        valid = () if self.ledger is None else self.ledger.leases(caller.owner)
+        current = {(lease.shard, lease.grant) for lease in valid}
+        lost = {(each.shard, each.grant) for each in done} - current - self._ended.keys()
+        return tuple(sorted(lost | (set(holding) - current)))
 
     def counts(self) -> ShardCounts | None:
         """Return the samples done; None before a program has asked for rows."""
@@ -304,8 +303,8 @@ class ShardAccount:
             )
         return self.ledger
 
-    def _note_end(self, held: Held) -> None:
-        self._ended[held] = None
+    def _note_end(self, lease: Held) -> None:
+        self._ended[lease] = None
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
 

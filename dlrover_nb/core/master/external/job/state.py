@@ -84,11 +84,11 @@ class ExternalState:
         self._waits_since_s: float | None = None
         self._progress_told = float("-inf"), 0
         self.account = ShardAccount(spec)
-        self.batch_sizes: tuple[tuple[str, int], ...] = ()  # of workers whose size somebody set
+        self.batch_sizes: tuple[tuple[str, int], ...] = ()  # of workers whose size was set
         self.batch_times: tuple[tuple[str, int], ...] = ()  # mini-batches that they accumulate, where set too
         self.size_askers: set[str] = set()  # nodes whose programs follow the sizes that they are told
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
-        self._stop: StopRecord | None = None  # None: nobody has asked the job to stop
+        self._stop: StopRecord | None = None  # None: the job was not asked to stop
         self.evaluation: Evaluation | None = None  # as a program told it
         self.quality = QualityRecord()  # of early stopping
         self.reported: TrainerStatus | None = None  # the same, by the protocol of Kubeflow Trainer
@@ -244,13 +244,13 @@ class ExternalState:
 
     def serves(self, node: str) -> bool:
         """Whether the programs of a node may get shards: it is there, and has not ended."""
-        known = self._node_set.get(node)
-        return known is not None and not known.is_finished
+        job_node = self._node_set.get(node)
+        return job_node is not None and not job_node.is_finished
 
     def note_work(self, caller: Caller) -> None:
         """Note that a process trains rows: its node works, and since the last rendezvous if it began then."""
-        if (known := self._node_set.get(caller.node)) is not None:
-            known.has_worked = True
+        if (node := self._node_set.get(caller.node)) is not None:
+            node.has_worked = True
             if caller.owner not in self._callers_before and trains(caller.node):
                 self._heard.add(caller.node)
 
@@ -305,8 +305,8 @@ class ExternalState:
         self.parts = even(self._spec, services.world.members)
         self._left = list(services.left)
         self.account.revive(services.restored, services.processes, at_s)
-        known = [node.id for node in record.nodes if not node.is_finished]
-        self.account.release_unknown([*known, *(node for node, _ in self._left)])
+        running = [node.id for node in record.nodes if not node.is_finished]
+        self.account.release_unknown([*running, *(node for node, _ in self._left)])
 
     # plans and phases
 

@@ -37,18 +37,18 @@ class StepLog:
     def restart(self) -> None:
         """Note that the program restarted: its further totals are independent of earlier ones."""
         n_run = int(self._told.program.rpartition("-")[2])
-        told = self._told
-        self._told, self._step = StepsDone(told.node, f"{LOG}-{n_run + 1}", at_s=told.at_s), None
+        last = self._told
+        self._told, self._step = StepsDone(last.node, f"{LOG}-{n_run + 1}", at_s=last.at_s), None
 
     def read(self, text: str, at_s: float) -> StepsDone | None:
         """Return the new totals of a line; None where it has none, or has those of the line before.
 
         The first step, also after a restart, counts as one: the number of steps before it is unknown.
         """
-        found = self._find(text)
-        if found is None:
+        match = self._find(text)
+        if match is None:
             return None
-        values = found.groupdict()
+        values = match.groupdict()
         step = _count(values.get("step"))
         if step is not None and step == self._step:
             return None  # progress bars write their last state twice
@@ -57,16 +57,16 @@ class StepLog:
         before, self._step = self._step, step
         n_step = 1 if step is None or before is None else round(step - before)
         n_sample = _count(values.get("samples"))
-        told = self._told
+        last = self._told
         n_new = round(n_step * (self._batch_size if n_sample is None else n_sample))
         n_done = _count(values.get("done"))
-        self._back_s = max(self._back_s, told.at_s - at_s)
+        self._back_s = max(self._back_s, last.at_s - at_s)
         self._told = StepsDone(
-            told.node,
-            told.program,
+            last.node,
+            last.program,
             at_s=at_s + self._back_s,
-            n_iter=min(told.n_iter + n_step, MOST_COUNT),
-            n_sample=min(told.n_sample + n_new, MOST_COUNT),
+            n_iter=min(last.n_iter + n_step, MOST_COUNT),
+            n_sample=min(last.n_sample + n_new, MOST_COUNT),
             n_done=None if n_done is None else round(n_done),
             loss=_number(values.get("loss")),
         )

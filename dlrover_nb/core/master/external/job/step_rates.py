@@ -36,9 +36,9 @@ class StepRates:
         The last totals of each program.
     """
 
-    def __init__(self, spec: ExternalSpec, n_done: int = 0, told: Iterable[StepsDone] = ()) -> None:
+    def __init__(self, spec: ExternalSpec, n_done: int = 0, totals: Iterable[StepsDone] = ()) -> None:
         self._spec, self.n_done = spec, n_done
-        self._told = {(each.node, each.program): each for each in told}
+        self._told = {(each.node, each.program): each for each in totals}
         self._beside: dict[str, int] = {}  # samples of a node's other programs since its last report
 
     @property
@@ -56,7 +56,7 @@ class StepRates:
         self._beside.pop(node, None)
 
     def record(
-        self, told: StepsDone, workers: Sequence[str], role: Role, at_s: float
+        self, totals: StepsDone, workers: Sequence[str], role: Role, at_s: float
     ) -> tuple[NodeSample, ...]:
         """Return the reports that follow from a program's totals.
 
@@ -68,59 +68,59 @@ class StepRates:
             Of the reporting node. Work of a role beside the world does not count.
         """
         is_of_job, is_training = self._spec.counting is Counting.JOB, role in {Role.WORKER, CHIEF}
-        key = told.node, told.program
+        key = totals.node, totals.program
         before = self._told.get(key)
         if before is not None and (
-            told.at_s <= before.at_s or told.n_iter < before.n_iter or told.n_sample < before.n_sample
+            totals.at_s <= before.at_s or totals.n_iter < before.n_iter or totals.n_sample < before.n_sample
         ):
             return ()  # reported twice, or late, or no total of what was done
-        if is_of_job and is_training and told.node not in workers[:1]:
-            self._remember(key, told)  # its base, should it become the first one
+        if is_of_job and is_training and totals.node not in workers[:1]:
+            self._remember(key, totals)  # its base, should it become the first one
             return ()
         if role in self._spec.world:
-            self._count(told, before)
-        if before is not None and told.n_iter == before.n_iter and is_training and told.rank == 0:
+            self._count(totals, before)
+        if before is not None and totals.n_iter == before.n_iter and is_training and totals.rank == 0:
             return ()  # a step in progress: its time is reported at its end
-        self._remember(key, told)
-        if before is None or told.rank > 0:
+        self._remember(key, totals)
+        if before is None or totals.rank > 0:
             return ()
-        sample = _between(before, told, self._beside.pop(told.node, 0), role, at_s)
+        sample = _between(before, totals, self._beside.pop(totals.node, 0), role, at_s)
         if not (is_of_job and is_training):
             return (sample,)
         return _shared(sample, [name for name in workers if is_worker(name)])
 
-    def _count(self, told: StepsDone, before: StepsDone | None) -> None:
-        n_new = told.n_sample - (0 if before is None else before.n_sample)
-        if told.n_done is not None:
-            self.n_done = told.n_done
+    def _count(self, totals: StepsDone, before: StepsDone | None) -> None:
+        n_new = totals.n_sample - (0 if before is None else before.n_sample)
+        if totals.n_done is not None:
+            self.n_done = totals.n_done
         else:
             self.n_done += max(n_new, 0)
-        if told.rank > 0:
-            self._beside[told.node] = self._beside.get(told.node, 0) + n_new * (before is not None)
+        if totals.rank > 0:
+            self._beside[totals.node] = self._beside.get(totals.node, 0) + n_new * (before is not None)
 
-    def _remember(self, key: tuple[str, str], told: StepsDone) -> None:
+    def _remember(self, key: tuple[str, str], totals: StepsDone) -> None:
         self._told.pop(key, None)
-        self._told[key] = told
+        self._told[key] = totals
         own = [each for each in self._told if each[0] == key[0]]
         for each in own[:-MOST_PROGRAMS]:
             del self._told[each]
 
 
-def _between(before: StepsDone, told: StepsDone, n_beside: int, role: Role, at_s: float) -> NodeSample:
-    window_s, n_iter = told.at_s - before.at_s, told.n_iter - before.n_iter
+def _between(before: StepsDone, totals: StepsDone, n_beside: int, role: Role, at_s: float) -> NodeSample:
+    window_s, n_iter = totals.at_s - before.at_s, totals.n_iter - before.n_iter
     iter_s = window_s / n_iter if n_iter else 0.0
     return NodeSample(
-        node=told.node,
+        node=totals.node,
         role=role,
         at_s=at_s,
         window_s=window_s,
         n_iter=n_iter,
-        n_sample=told.n_sample - before.n_sample + n_beside,
+        n_sample=totals.n_sample - before.n_sample + n_beside,
         iter_s=iter_s,
         split=TimeSplit(other_s=iter_s),  # the parts of an external step are unknown
-        cpu_cores=max(told.cpu_s - before.cpu_s, 0.0) / window_s,
-        memory_mib=told.memory_mib,
-        loss=told.loss,
+        cpu_cores=max(totals.cpu_s - before.cpu_s, 0.0) / window_s,
+        memory_mib=totals.memory_mib,
+        loss=totals.loss,
     )
 
 

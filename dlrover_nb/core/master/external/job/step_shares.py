@@ -70,10 +70,10 @@ def by_speed(
     """
     total = sum(part.n_row for part in even(spec, members).values())
     try:
-        found = _SOLVERS[spec.stragglers](spec, [speeds[node] for node in members], total)
+        shares = _SOLVERS[spec.stragglers](spec, [speeds[node] for node in members], total)
     except InvalidValueError:  # no such sizes sum to the batch
         return dict(now)
-    parts = dict(zip(members, found, strict=True))
+    parts = dict(zip(members, shares, strict=True))
     before_s = max(now[node].n_row / speeds[node] for node in members)
     after_s = max(part.n_row / speeds[node] for node, part in parts.items())
     return parts if after_s < (1 - MIN_GAIN) * before_s else dict(now)
@@ -111,16 +111,16 @@ class Speeds:
 
     def take(self, members: Sequence[str]) -> dict[str, float] | None:
         """Return rows per second of all members since the last time; None: not all are measured yet."""
-        found = {}
+        speeds = {}
         for node in members:
             (n_row, busy_s), (n_before, before_s) = (
                 each.get(node, (0, 0.0)) for each in (self._told, self._base)
             )
             if busy_s - before_s < WINDOW_S or n_row <= n_before:
                 return None
-            found[node] = (n_row - n_before) / (busy_s - before_s)
+            speeds[node] = (n_row - n_before) / (busy_s - before_s)
         self.restart(members)
-        return found
+        return speeds
 
     def restart(self, members: Sequence[str]) -> None:
         """Measure from now on."""

@@ -126,16 +126,15 @@ class Worlds:
         """
         if not self.is_outdated(wanted):
             return None
-        known = set(wanted)
-        old = [node for node in self.now.members if node in known]
+        old = [node for node in self.now.members if node in wanted]
         new = [node for node in wanted if node not in self._program and self.asks(node)]
         members = (*old, *new)
         if not members or not all(map(self.asks, members)) or not set(awaited) <= set(members):
             return None
-        asked = [self._requests[node] for node in members]
-        steps = tuple(each.step for each in asked)
-        made = World(self.now.number + 1, members, tuple(each.program for each in asked), steps)
-        self._set(replace(made, reached=asked[made.source].reached))
+        requests = [self._requests[node] for node in members]
+        steps = tuple(each.step for each in requests)
+        made = World(self.now.number + 1, members, tuple(each.program for each in requests), steps)
+        self._set(replace(made, reached=requests[made.source].reached))
         return self.now.reached
 
     def _set(self, world: World) -> None:

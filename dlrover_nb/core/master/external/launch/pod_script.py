@@ -4,7 +4,7 @@ They wait for the variables that the master writes into the pod (`core.master.ex
 run the command with them, and restart it when they change, so that a job is re-scaled without moving the pods
 that stay. Shell, since users' images have a shell and need not contain this package.
 
-The variables come from an annotation, which somebody may change who may not run programs in the pod. So they
+The variables come from an annotation, which users may change who may not run programs in the pod. So they
 are data, a line ``NAME=VALUE`` each, and only those of `rendezvous.NAMES` are set: others (``PATH``,
 ``LD_PRELOAD``) run code.
 

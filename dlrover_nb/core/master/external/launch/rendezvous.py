@@ -4,7 +4,7 @@ Both get addresses, never names: not every cluster resolves names of pods, and a
 soon as it runs. So variables are made once all members have an address, and again when one is replaced.
 
 Where several programs share an address, as on one machine, it is given with a port of the program's own, and
-nobody takes the job's.
+no program takes the job's.
 
 TensorFlow reads ``TF_CONFIG``: the addresses of all tasks by kind, and the own task. It has the kinds
 ``chief``, ``worker`` and ``ps``; an ``evaluator`` has a task, and is no member of the training cluster.
@@ -108,8 +108,8 @@ def _sparse(
 
     A worker's index is the number in its name: it must not change when another worker leaves.
     """
-    known = {each: tasked for each, tasked in tasks.items() if each != str(Role.WORKER)}
-    cluster: dict[str, object] = dict(_addresses(spec, known))
+    without_workers = {each: tasked for each, tasked in tasks.items() if each != str(Role.WORKER)}
+    cluster: dict[str, object] = dict(_addresses(spec, without_workers))
     if kind != str(Role.WORKER):
         return {"cluster": cluster, "task": {"type": kind, "index": tasks[kind].index(own)}}
     index = int(own.node.rpartition("-")[2])
@@ -137,10 +137,10 @@ def _beside(spec: ExternalSpec, members: Sequence[Member], own: Member) -> dict[
     by_role = {str(role): _of(members, role) for role in spec.world}
     world = _addresses(spec, _tasks(spec, members) if is_tf else by_role)
     task = {"type": str(own.role), "index": alike.index(own)}
-    told = {"DLROVER_NB_ROLES": {"cluster": world | _addresses(spec, {own.role: alike}), "task": task}}
+    variables = {"DLROVER_NB_ROLES": {"cluster": world | _addresses(spec, {own.role: alike}), "task": task}}
     if is_tf and own.role is EVALUATOR:
-        told["TF_CONFIG"] = {"cluster": world, "task": task}
-    return {name: json.dumps(text, separators=(",", ":")) for name, text in told.items()}
+        variables["TF_CONFIG"] = {"cluster": world, "task": task}
+    return {name: json.dumps(text, separators=(",", ":")) for name, text in variables.items()}
 
 
 def _torch(spec: ExternalSpec, members: Sequence[Member], own: Member, rendezvous_id: str) -> dict[str, str]:
@@ -178,9 +178,9 @@ def endpoint(address: str, port: int) -> str:
 
 def _parts(address: str, port: int) -> tuple[str, int]:
     """Return the host of an address, and its port, or else the one given; IPv6 has colons of its own."""
-    if (found := _WITH_PORT.fullmatch(address)) is None:
+    if (match := _WITH_PORT.fullmatch(address)) is None:
         return address, port
-    return found[1].strip("[]"), int(found[2])
+    return match[1].strip("[]"), int(match[2])
 
 
 def _lines(variables: Mapping[str, str]) -> str:
