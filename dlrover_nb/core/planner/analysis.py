@@ -192,7 +192,7 @@ class Analysis:
     def deadline(self) -> DeadlineOutlook | None:
         """What can be promised of the deadline; None without one."""
         s = self.situation
-        if s.deadline_left_s is None:  # before all else: of most jobs nobody looks at the rest
+        if s.deadline_left_s is None:  # before all else: for most jobs the rest is not shown
             return None
         now, chance = self.current, self.in_time
         if now.in_time is None or now.finish_s is None:
@@ -317,17 +317,17 @@ def analyse(
     InvalidValueError
         When there is no sample.
     """
-    known = model or fitted(situation)
-    rough = Rough(grid_of(situation), known, situation)
+    fit = model or fitted(situation)
+    rough = Rough(grid_of(situation), fit, situation)
     space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
     if situation.beside is not None:
         space = reachable(space, situation.capacity, situation.beside)
-    completion = Completion(situation, known)
+    completion = Completion(situation, fit)
     predictions = completion.predict(space.axes)
     cost = rough.cost(space.axes)
     return Analysis(
         situation=situation,
-        model=known,
+        model=fit,
         grid=rough.grid,
         space=space,
         predictions=predictions,
@@ -344,21 +344,21 @@ def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
     values = np.unique(np.array([*ladders(spec.bounds)[axis], here[axis]]))
     rows = np.repeat(here[None, :], len(values), axis=0)
     rows[:, axis] = values
-    held = fits(
+    feasible = fits(
         rows,
         situation.capacity,
         worker_memory_mib=situation.plan.worker.memory_mib,
         ps_memory_mib=situation.plan.ps.memory_mib,
     ) | (values == here[axis])
-    predictions = model.predict(rows[held], batch_sizes(spec, rows[held]))
-    seen = axes_of([s.plan for s in situation.samples])
-    others = np.delete(seen == here, axis, axis=1).all(axis=1)
+    predictions = model.predict(rows[feasible], batch_sizes(spec, rows[feasible]))
+    measured = axes_of([s.plan for s in situation.samples])
+    others = np.delete(measured == here, axis, axis=1).all(axis=1)
     return Curve(
         axis=AXES[axis],
         at=float(here[axis]),
-        x=tuple(float(v) for v in values[held]),
-        predictions=tuple(predictions[i] for i in range(int(held.sum()))),
-        measured_x=tuple(float(v) for v in seen[others, axis]),
+        x=tuple(float(v) for v in values[feasible]),
+        predictions=tuple(predictions[i] for i in range(int(feasible.sum()))),
+        measured_x=tuple(float(v) for v in measured[others, axis]),
         measured_samples_per_s=tuple(
             s.samples_per_s for s, near in zip(situation.samples, others, strict=True) if near
         ),

@@ -89,11 +89,11 @@ def chances(predictions: Predictions | Prediction, pause_s: Array | float, due: 
     below = np.hypot(predictions.doubt_below, due.doubt_more)
     above = np.hypot(predictions.doubt_above, due.doubt_less)
     doubt = np.where(ahead >= 0, below, above) / Z_90
-    found = np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
+    chance = np.asarray(ndtr(ahead / np.maximum(doubt, LEAST_SD)))
     if due.all_left is None:
-        return found
+        return chance
     at_latest = chances(predictions, pause_s, Due(due.all_left, due.left_s))
-    return np.asarray(np.maximum(found, at_latest))
+    return np.asarray(np.maximum(chance, at_latest))
 
 
 def sure_share(prediction: Prediction, chance: float, due: Due | None = None) -> float:

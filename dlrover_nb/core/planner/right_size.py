@@ -90,9 +90,9 @@ def lacks_memory(situation: Situation, plan: ResourcePlan) -> bool:
 
 def memory_words(situation: Situation, plan: ResourcePlan) -> str:
     """Say why a plan gives nodes less memory than they have; empty where it does not."""
-    said = [
+    savings = [
         use.words(before, after)
         for use in situation.memory_use
         if (after := plan.role(use.role)).memory_mib < (before := situation.plan.role(use.role)).memory_mib
     ]
-    return " ".join(said)
+    return " ".join(savings)

@@ -101,12 +101,12 @@ def plans_to_weigh(rough: Rough, *, rng: np.random.Generator) -> tuple[PlanSpace
     if grid.n_plan <= CACHED_PLANS:
         space = list_plans(grid)
         return space, len(space)
-    found = solve(grid, rough, least=ENOUGH, rng=rng)
+    solution = solve(grid, rough, least=ENOUGH, rng=rng)
     near = _near(rough)
     near = near[grid.contains(near)]
     near = near[grid.allows(near)]
-    axes = np.unique(np.concatenate((found.rows, near)), axis=0)
-    return grid.sized(axes), max(found.n_plan, len(axes))
+    axes = np.unique(np.concatenate((solution.rows, near)), axis=0)
+    return grid.sized(axes), max(solution.n_plan, len(axes))
 
 
 def _near(rough: Rough) -> Array:

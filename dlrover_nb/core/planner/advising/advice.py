@@ -173,11 +173,11 @@ def advise(
     now = analysis.current
     if now.finish_s is not None and now.finish_s < settings.min_left_s:
         return None
-    found = _advise(analysis, settings, rejected_plans, may_explore=may_explore, limits=limits)
-    if found is None:
+    advice = _advise(analysis, settings, rejected_plans, may_explore=may_explore, limits=limits)
+    if advice is None:
         return smaller_request(analysis, settings, rejected_plans)
-    less = memory_words(analysis.situation, found.candidate.plan)
-    return replace(found, why=f"{found.why} {less}") if less else found
+    less = memory_words(analysis.situation, advice.candidate.plan)
+    return replace(advice, why=f"{advice.why} {less}") if less else advice
 
 
 def smaller_request(
@@ -187,14 +187,16 @@ def smaller_request(
 
     A deadline that is met must be met with the pause as well.
     """
-    s, now, found = analysis.situation, analysis.current, analysis.smaller
-    if found.plan == now.plan or found.plan in rejected_plans or not Frame.of(s).holds(found.plan):
+    s, now, smaller = analysis.situation, analysis.current, analysis.smaller
+    if smaller.plan == now.plan or smaller.plan in rejected_plans or not Frame.of(s).holds(smaller.plan):
         return None
-    saving = 1 - found.cost / now.cost
-    if saving < settings.min_saving or (found.chance or 1.0) < min(now.chance or 0.0, s.deadline_chance):
+    saving = 1 - smaller.cost / now.cost
+    if saving < settings.min_saving or (smaller.chance or 1.0) < min(now.chance or 0.0, s.deadline_chance):
         return None
-    why = f"{memory_words(s, found.plan)} That saves {saving:.0%} of what the plan costs, at the same speed."
-    return Advice(ProposalKind.IMPROVE, found, why)
+    why = (
+        f"{memory_words(s, smaller.plan)} That saves {saving:.0%} of what the plan costs, at the same speed."
+    )
+    return Advice(ProposalKind.IMPROVE, smaller, why)
 
 
 def _advise(
@@ -384,26 +386,26 @@ def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
         best = meeting[int(np.lexsort((-chance[meeting], order))[0])]
     else:
         best = index[most_probable(chance[index], analysis.finish_s[index])]
-    found = analysis.candidate(analysis.space.plan(int(best)))
+    rescue = analysis.candidate(analysis.space.plan(int(best)))
     is_better = chance[best] >= now.chance + ALIKE or analysis.finish_s[best] < (1 - ALIKE) * (
         now.finish_s or 0
     )
     if not len(meeting) and not is_better:
         return None
-    return Advice(ProposalKind.IMPROVE, found, _rescue_why(found, now, s.deadline_chance, n=len(meeting)))
+    return Advice(ProposalKind.IMPROVE, rescue, _rescue_why(rescue, now, s.deadline_chance, n=len(meeting)))
 
 
-def _rescue_why(found: Candidate, now: Candidate, wanted: float, *, n: int) -> str:
+def _rescue_why(rescue: Candidate, now: Candidate, wanted: float, *, n: int) -> str:
     which = (
         f"It is the best of {n} plan{'s' * (n != 1)} that reach {percent(wanted)}."
         if n
         else f"No plan reaches {percent(wanted)}: this is the most probable one."
     )
-    chance, before = percent(found.chance or 0.0), percent(now.chance or 0.0)
+    chance, before = percent(rescue.chance or 0.0), percent(now.chance or 0.0)
     if now.in_budget is not None and now.in_budget == now.chance:
-        ends = f"{found.end_cost:,.4g} until the end, {now.end_cost:,.4g} now"
+        ends = f"{rescue.end_cost:,.4g} until the end, {now.end_cost:,.4g} now"
         return f"For the total budget: {chance} probable to be enough ({ends}), {before} now. {which}"
-    margin = margin_words(found.margin_s or 0.0)
+    margin = margin_words(rescue.margin_s or 0.0)
     meets = f"This plan meets the deadline with {chance} probability ({margin})"
     return f"{meets}, the present one with {before}. {which}"
 
@@ -431,8 +433,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
     undecided = free & (
         analysis.predictions.possibly_over(analysis.current.prediction) >= 1 + settings.min_gain
     )
-    found = experiment(analysis, free, undecided, settings.experiment_s)
-    return None if found is None else Advice(ProposalKind.EXPLORE, *found)
+    trial = experiment(analysis, free, undecided, settings.experiment_s)
+    return None if trial is None else Advice(ProposalKind.EXPLORE, *trial)
 
 
 def _back_why(candidate: Candidate, now: Candidate) -> str:

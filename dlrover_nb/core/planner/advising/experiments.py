@@ -46,7 +46,7 @@ def experiment(
     sized = analysis.space.at(trials.axes)
     pauses = transitions_s(sized.axes, sized.memory_mib, s)
     left_s = HORIZON_S if now.finish_s is None else now.finish_s
-    found = next_experiment(
+    trial = next_experiment(
         analysis.model,
         partial(batch_sizes, s.spec),
         trials,
@@ -54,10 +54,10 @@ def experiment(
         now=Present(now.prediction.samples_per_s, analysis.now_cost, left_s),
         effort=Effort(measure_s, pauses),
     )
-    if found is None:
+    if trial is None:
         return None
-    candidate = analysis.candidate(sized.plan(found.index))
-    return candidate, _explore_why(analysis, candidate, found.removes, s.plan)
+    candidate = analysis.candidate(sized.plan(trial.index))
+    return candidate, _explore_why(analysis, candidate, trial.removes, s.plan)
 
 
 def _options(analysis: Analysis, index: NDArray[np.intp]) -> Options:
@@ -92,11 +92,11 @@ def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan:
     change = change_words(plan, candidate.plan)
     p = candidate.prediction
     if analysis.model.report_.n_plan == 1:
-        known = "only this plan's own iteration time is known"
+        evidence = "only this plan's own iteration time is known"
     else:
-        known = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
+        evidence = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
     return (
-        f"Experiment: {known}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
+        f"Experiment: {evidence}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
         f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
         f"{removes:.0%} of the uncertainty about better plans."
     )

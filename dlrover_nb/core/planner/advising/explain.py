@@ -67,8 +67,8 @@ def marginals(analysis: Analysis, plan: ResourcePlan, refusal: Refuse) -> tuple[
     money and gains no speed.
     """
     steps = [*_steps(analysis, plan)]
-    base, *known = analysis.candidates([plan, *steps])
-    return tuple(_marginal(base, candidate, refusal) for candidate in known)
+    base, *candidates = analysis.candidates([plan, *steps])
+    return tuple(_marginal(base, candidate, refusal) for candidate in candidates)
 
 
 def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str, ...]:
@@ -78,25 +78,27 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     larger = [c for c in steps if c.plan.effort > plan.effort]
     smaller = [c for c in steps if c.plan.effort < plan.effort]
     needs = _needs(analysis)
-    found = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
+    constraints = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
     if s.host is not None and s.host.is_limiting:
         gives = f"{s.host.given_cores:.2g} of {s.host.wanted_cores:.2g} cores"
-        found.append(f"other work on the host, which leaves this job {gives}")
-    found += _forbidden("quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds)))
+        constraints.append(f"other work on the host, which leaves this job {gives}")
+    constraints += _forbidden(
+        "quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds))
+    )
     limits = s.capacity.node_limits.words if s.capacity.node_limits else ""
     notes = "; ".join(filter(None, (s.capacity.note, limits)))
     where = f"machines ({notes})" if notes else "machines"
-    found += _forbidden(where, larger, plan, lambda c: not holds(s.capacity, c.plan))
-    found += _forbidden(
+    constraints += _forbidden(where, larger, plan, lambda c: not holds(s.capacity, c.plan))
+    constraints += _forbidden(
         f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
     )
-    found += _budget(analysis, candidate, larger)
-    found += _total_budget(analysis, candidate, larger)
-    found += _deadline(analysis, candidate, smaller)
+    constraints += _budget(analysis, candidate, larger)
+    constraints += _total_budget(analysis, candidate, larger)
+    constraints += _deadline(analysis, candidate, smaller)
     words = (
         f"memory: each {role} needs {mib} MiB, by the measurements so far" for role, mib in needs.items()
     )
-    return (*found, *words)
+    return (*constraints, *words)
 
 
 def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:

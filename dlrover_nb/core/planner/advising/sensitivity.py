@@ -80,8 +80,8 @@ def _flip(
     present = analysis.situation.plan
 
     def plan_of(supposed: Analysis) -> ResourcePlan:
-        found = decide(supposed)
-        return present if found is None else found.candidate.plan
+        advice = decide(supposed)
+        return present if advice is None else advice.candidate.plan
 
     if plan_of(analysis) != recommended.plan:
         return None
@@ -129,7 +129,7 @@ def _of_situation(
     analysis: Analysis, moved_to: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
 ) -> list[Quantity]:
     """Return the other inputs of advice: samples left, the pause, and the price of a core."""
-    s, found = analysis.situation, []
+    s, quantities = analysis.situation, []
 
     def asked(change: Callable[[float], Situation]) -> Callable[[float], ResourcePlan]:
         return lambda value: plan_of(suppose(analysis, situation=change(value)))
@@ -137,16 +137,16 @@ def _of_situation(
     if s.n_sample_left > 0:
         left = asked(lambda value: replace(s, n_sample_left=round(value)))
         name = "number of samples left to train"
-        found.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
+        quantities.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
     pause_s = moved_to.transition_s
     if pause_s > 0:
         kind = transition_kind(s.plan, moved_to.plan, s.spec.migration, s.capacity)
         others = tuple(p for p in s.pauses if p[0] != kind)
         pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
-        found.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))
+        quantities.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))
     prices = s.spec.prices
     if prices.cpu_hour and prices.gib_hour is not None:
         price = asked(lambda value: replace(s, spec=replace(s.spec, prices=replace(prices, cpu_hour=value))))
         unit, spread = f"{prices.currency} per hour", PRICE_SPREAD[prices.assumed]
-        found.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price))
-    return found
+        quantities.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price))
+    return quantities

@@ -51,13 +51,13 @@ def way_back(
     worth it, `advise` decides.
     """
     space, p, now = analysis.space, analysis.predictions, analysis.current
-    axes, known = space.axes, allowed & analysis.measured
+    axes, measured = space.axes, allowed & analysis.measured
     needed = np.full(len(space), USERS_GAIN if returns is None else LEAST_GAIN)
     for row, gain in (returns or {}).items():
         needed[(axes == np.array(row)).all(axis=1)] += gain
     is_late = returns is not None and now.finish_s is not None and now.finish_s < LATE_S * experiment_s
     is_faster = p.samples_per_s >= (1 + needed) * now.prediction.samples_per_s
-    better = known & (p.mean_low > (1 + LEAST_GAIN) * now.prediction.mean_low)
+    better = measured & (p.mean_low > (1 + LEAST_GAIN) * now.prediction.mean_low)
     better &= is_late | (is_faster & (analysis.gain_samples_per_s > 0))
     if analysis.situation.spec.objective is not Objective.SPEED:
         better &= analysis.cost <= analysis.now_cost

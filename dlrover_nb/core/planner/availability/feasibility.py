@@ -77,8 +77,8 @@ def reachable(space: PlanSpace, capacity: Capacity, beside: ResourcePlan) -> Pla
     cases[:, 0] = np.minimum(cases[:, 0], beside.worker.count)
     distinct, which = np.unique(cases, axis=0, return_inverse=True)
     sized = space.at(distinct)
-    held = [_is_reachable(sized.plan(i), capacity, beside) for i in range(len(distinct))]
-    return space.at(space.axes[np.array(held, dtype=bool)[which.reshape(-1)]])
+    feasible = [_is_reachable(sized.plan(i), capacity, beside) for i in range(len(distinct))]
+    return space.at(space.axes[np.array(feasible, dtype=bool)[which.reshape(-1)]])
 
 
 def over_quota(plan: ResourcePlan, bounds: PlanBounds) -> str:

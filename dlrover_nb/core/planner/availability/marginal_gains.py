@@ -136,8 +136,8 @@ def swaps_of(steps: Sequence[Step]) -> tuple[Swap, ...]:
                 continue
             if pair not in best or swap.share > best[pair].share:
                 best[pair] = swap
-    found = sorted(best.values(), key=lambda swap: (-swap.share, swap.giver.job, swap.taker.job))
-    return tuple(found[:MOST_SWAPS])
+    swaps = sorted(best.values(), key=lambda swap: (-swap.share, swap.giver.job, swap.taker.job))
+    return tuple(swaps[:MOST_SWAPS])
 
 
 def _has_room(swap: Swap) -> bool:

@@ -47,7 +47,7 @@ class Machine:
         return self.memory_mib - self.used_memory_mib
 
 
-def machines_of(capacity: Capacity, held: Iterable[tuple[str, Need]]) -> tuple[Machine, ...]:
+def machines_of(capacity: Capacity, needs: Iterable[tuple[str, Need]]) -> tuple[Machine, ...]:
     """Return the machines with the nodes of jobs on them, the largest first.
 
     A node that no machine has room for (they are placed otherwise in truth) is spread over several: so no
@@ -55,7 +55,7 @@ def machines_of(capacity: Capacity, held: Iterable[tuple[str, Need]]) -> tuple[M
     """
     free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
     nodes: list[list[tuple[str, int, int]]] = [[] for _ in free]
-    wanted = ((job, in_steps(cpu), mib) for job, (cpu, mib) in held)
+    wanted = ((job, in_steps(cpu), mib) for job, (cpu, mib) in needs)
     for job, cpu, mib in sorted(wanted, key=lambda each: each[1:], reverse=True):
         at = next((i for i, m in enumerate(free) if cpu <= m[0] and mib <= m[1]), None)
         for i, (cpu_part, mib_part) in [(at, (cpu, mib))] if at is not None else _spread(free, cpu, mib):
@@ -70,10 +70,10 @@ def machines_of(capacity: Capacity, held: Iterable[tuple[str, Need]]) -> tuple[M
 
 def _spread(free: list[list[int]], cpu: int, mib: int) -> list[tuple[int, tuple[int, int]]]:
     """Return the parts of a node on the machines that have most left."""
-    found = []
+    parts = []
     for i in sorted(range(len(free)), key=lambda i: free[i], reverse=True):
         part = min(free[i][0], cpu), min(free[i][1], mib)
         if any(part):
-            found.append((i, part))
+            parts.append((i, part))
             cpu, mib = cpu - part[0], mib - part[1]
-    return found
+    return parts

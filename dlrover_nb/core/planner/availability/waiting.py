@@ -56,36 +56,36 @@ def waits_of(snapshot: JobSnapshot, queued: Iterable[QueueWait] = ()) -> tuple[W
     if snapshot.phase.is_final:
         return ()
     job, owner = snapshot.spec.name, snapshot.spec.owner
-    found = []
+    waits = []
     if snapshot.queue is not None:
         plan, words = snapshot.target, f"the brain of its cluster: {snapshot.queue.words}"
         needs = (plan.total_cpu, plan.total_memory_mib, snapshot.queue.starts_in_s)
-        found.append(Wait(job, owner, WaitKind.QUEUE, words, (), *needs))
+        waits.append(Wait(job, owner, WaitKind.QUEUE, words, (), *needs))
     for why in dict.fromkeys(node.waits_for for node in snapshot.nodes if node.waits_for):
         nodes = [node for node in snapshot.nodes if node.waits_for == why]
         cpu, mib = sum(node.cpu for node in nodes), sum(node.memory_mib for node in nodes)
         words = "free cores and memory" if why == ROOM else why
-        found.append(Wait(job, owner, kind_of(why), words, tuple(n.id for n in nodes), cpu, mib))
+        waits.append(Wait(job, owner, kind_of(why), words, tuple(n.id for n in nodes), cpu, mib))
     for each in queued:
         if each.job == job:
             queue = f", queue {each.queue}" if each.queue else ""
-            found.append(Wait(job, owner, WaitKind.QUEUE, f"{each.system}{queue}: {each.why}", ()))
-    return tuple(found)
+            waits.append(Wait(job, owner, WaitKind.QUEUE, f"{each.system}{queue}: {each.why}", ()))
+    return tuple(waits)
 
 
 def holders_of(jobs: Iterable[JobSummary], *, beside: str = "") -> tuple[Holder, ...]:
     """Return the jobs that hold cores or memory, the largest first."""
-    found = [
+    holders = [
         Holder(job.name, job.owner, job.cpu, job.memory_mib, job.left_s)
         for job in jobs
         if not job.phase.is_final and job.name != beside and (job.cpu > 0 or job.memory_mib > 0)
     ]
-    return tuple(sorted(found, key=lambda each: (-each.cpu, -each.memory_mib, each.job)))
+    return tuple(sorted(holders, key=lambda each: (-each.cpu, -each.memory_mib, each.job)))
 
 
-def free_of(capacity: Capacity, held: Sequence[Need]) -> Capacity:
+def free_of(capacity: Capacity, needs: Sequence[Need]) -> Capacity:
     """Return what the machines have left beside nodes, which are placed largest first."""
-    machines = machines_of(capacity, (("", need) for need in held))
+    machines = machines_of(capacity, (("", need) for need in needs))
     left = [(m.free_cpu, m.free_memory_mib) for m in machines if m.free_cpu > 0 and m.free_memory_mib > 0]
     left.sort(reverse=True)
     counts = {machine: left.count(machine) for machine in dict.fromkeys(left)}
@@ -100,12 +100,12 @@ def needs_of(job: JobSummary | JobSnapshot) -> list[Need]:
         return []
     roles = (job.plan.worker, job.plan.ps)
     nodes = [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
-    left, kept = job.cpu + CPU_STEP / 2, []
+    left, needs = job.cpu + CPU_STEP / 2, []
     for cpu, mib in nodes:  # while its plan changes, it may hold fewer
         if cpu <= left:
-            kept.append((cpu, mib))
+            needs.append((cpu, mib))
             left -= cpu
-    return kept
+    return needs
 
 
 def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
@@ -119,11 +119,11 @@ def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
         return WaitEnd(
             0.0, "Enough is free in sum: it waits for one machine with room for a node, or its turn."
         )
-    known = sorted((h for h in holders if h.left_s is not None), key=lambda h: h.left_s or 0.0)
-    for i, holder in enumerate(known):
+    predictable = sorted((h for h in holders if h.left_s is not None), key=lambda h: h.left_s or 0.0)
+    for i, holder in enumerate(predictable):
         cpu, mib = cpu + holder.cpu, mib + holder.memory_mib
         if _is_enough(wait, cpu, mib):
-            names = ", ".join(h.job for h in known[: i + 1])
+            names = ", ".join(h.job for h in predictable[: i + 1])
             return WaitEnd(holder.left_s, f"When {names} {'end' if i else 'ends'} at the present speed.")
     unknown = [h for h in holders if h.left_s is None]
     all_cpu, all_mib = cpu + sum(h.cpu for h in unknown), mib + sum(h.memory_mib for h in unknown)
@@ -151,9 +151,9 @@ def largest_fitting(
         What the machines have left beside the other jobs; the waiting job's own nodes do not count as held.
     """
     fixed = pins or Pins()
-    known = completed(bounds, free, wanted)
+    limits = completed(bounds, free, wanted)
     grid = plan_grid(
-        known,
+        limits,
         free,
         worker_memory_mib=wanted.worker.memory_mib,
         ps_memory_mib=wanted.ps.memory_mib,
@@ -169,7 +169,7 @@ def largest_fitting(
     if best is None:
         return None
     plan = plan_of(np.array(best), cut.worker_memory_mib, cut.ps_memory_mib)
-    return plan if has_room(plan, free, known) else None
+    return plan if has_room(plan, free, limits) else None
 
 
 def _largest(grid: PlanGrid) -> tuple[float, ...] | None:

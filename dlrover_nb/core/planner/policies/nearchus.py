@@ -128,18 +128,18 @@ def diagnosis_of(analysis: Analysis, use: JobUse | None) -> Diagnosis | None:
 
 def _next(frame: _Frame, use: JobUse) -> Advice | None:
     analysis = frame.analysis
-    s, found = analysis.situation, diagnosis_of(analysis, use)
-    if found is None:
+    s, diagnosis = analysis.situation, diagnosis_of(analysis, use)
+    if diagnosis is None:
         return None
     in_vain, ran = fruitless(steps(use)), {axes_key(each.plan) for each in _trail(use)}
 
     def is_new(plan: ResourcePlan) -> bool:
         return axes_key(plan) not in ran and frame.holds(plan)
 
-    for remedy in wanted(found):
+    for remedy in wanted(diagnosis):
         plan = with_remedy(remedy, use, s.spec.bounds, pins=s.pins, holds=is_new)
         if plan is not None and remedy_between(s.plan, plan) not in in_vain:
-            why = f"By nearchus: {change_words(s.plan, plan)}. {found.words}"
+            why = f"By nearchus: {change_words(s.plan, plan)}. {diagnosis.words}"
             return Advice(ProposalKind.EXPLORE, analysis.candidate(plan), why)
     return None
 
@@ -156,12 +156,12 @@ def steps(use: JobUse) -> tuple[Step, ...]:
 
 def _trail(use: JobUse) -> Sequence[PlanUse]:
     """Return all plans in the order of time, the present one last; memory alone makes no other plan."""
-    found: list[PlanUse] = []
+    plans: list[PlanUse] = []
     for each in (*use.earlier, PlanUse(use.plan, use.cores())):
-        if found and axes_key(found[-1].plan) == axes_key(each.plan):
-            found.pop()
-        found.append(each)
-    return found
+        if plans and axes_key(plans[-1].plan) == axes_key(each.plan):
+            plans.pop()
+        plans.append(each)
+    return plans
 
 
 def _has_returned(use: JobUse) -> bool:
@@ -189,10 +189,10 @@ def _back(frame: _Frame, use: JobUse) -> Advice | None:
 
 def _speeds(analysis: Analysis) -> dict[object, float]:
     """Return the median speed of each measured plan."""
-    found: dict[object, list[float]] = {}
+    by_plan: dict[object, list[float]] = {}
     for sample in analysis.situation.samples:
-        found.setdefault(axes_key(sample.plan), []).append(sample.samples_per_s)
-    return {key: median(speeds) for key, speeds in found.items()}
+        by_plan.setdefault(axes_key(sample.plan), []).append(sample.samples_per_s)
+    return {key: median(speeds) for key, speeds in by_plan.items()}
 
 
 def _with_memory(plan: ResourcePlan, now: ResourcePlan) -> ResourcePlan:

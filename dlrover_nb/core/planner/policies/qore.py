@@ -77,11 +77,11 @@ def meet_deadline(
     aim = _aim(analysis, limits)
     if aim is None or now.finish_s is None or now.finish_s < settings.min_left_s:
         return None
-    found = _best(analysis, rejected_plans, limits, aim)
-    if found is None or not _is_worth(found, now, settings, aim):
+    best = _best(analysis, rejected_plans, limits, aim)
+    if best is None or not _is_worth(best, now, settings, aim):
         return None
-    why = f"By qore: {change_words(s.plan, found.plan)}. {_reason(found, now, aim)}."
-    return Advice(ProposalKind.IMPROVE, found, why)
+    why = f"By qore: {change_words(s.plan, best.plan)}. {_reason(best, now, aim)}."
+    return Advice(ProposalKind.IMPROVE, best, why)
 
 
 def _aim(analysis: Analysis, limits: Limits | None) -> Aim | None:
@@ -97,20 +97,20 @@ def _aim(analysis: Analysis, limits: Limits | None) -> Aim | None:
     return Aim.GIVE_BACK if timeout_degree(now.finish_s, s.deadline_left_s) <= SLACK else None
 
 
-def _reason(found: Candidate, now: Candidate, aim: Aim) -> str:
+def _reason(best: Candidate, now: Candidate, aim: Aim) -> str:
     if aim is Aim.FASTER:
-        faster = found.prediction.samples_per_s / now.prediction.samples_per_s - 1
+        faster = best.prediction.samples_per_s / now.prediction.samples_per_s - 1
         return f"Cores are idle: {faster:+.0%} samples/s with this plan"
     state = f"with {now.plan.short} it is {percent(now.in_time or 0.0)} probable to be in time"
-    then = f"{percent(found.in_time or 0.0)} with this plan, {margin_words(found.margin_s or 0.0)}"
+    then = f"{percent(best.in_time or 0.0)} with this plan, {margin_words(best.margin_s or 0.0)}"
     return f"{'The deadline is in danger' if aim is Aim.IN_TIME else 'The job has slack'}: {state}, {then}"
 
 
-def _is_worth(found: Candidate, now: Candidate, settings: PlannerSettings, aim: Aim) -> bool:
+def _is_worth(best: Candidate, now: Candidate, settings: PlannerSettings, aim: Aim) -> bool:
     if aim is Aim.GIVE_BACK:
-        return found.cost <= now.cost * (1 - settings.min_saving)
-    more = (found.in_time or 0.0) - (now.in_time or 0.0) if aim is Aim.IN_TIME else 0.0
-    faster = found.prediction.samples_per_s / now.prediction.samples_per_s - 1
+        return best.cost <= now.cost * (1 - settings.min_saving)
+    more = (best.in_time or 0.0) - (now.in_time or 0.0) if aim is Aim.IN_TIME else 0.0
+    faster = best.prediction.samples_per_s / now.prediction.samples_per_s - 1
     return more > ALIKE or faster >= settings.min_gain
 
 
@@ -119,28 +119,28 @@ def _best(
 ) -> Candidate | None:
     grows = aim is not Aim.GIVE_BACK
     frame = Frame.of(analysis.situation)
-    known: dict[ResourcePlan, Candidate] = {}
+    candidates: dict[ResourcePlan, Candidate] = {}
 
     def value(code: int) -> float:
         plan = _plan(analysis, decoded(code), grows=grows)
         if plan is None or plan in rejected or not frame.holds(plan):
             return -np.inf
-        known[plan] = found = known.get(plan) or analysis.candidate(plan)
-        return _fitness(analysis, found, limits, aim)
+        candidates[plan] = candidate = candidates.get(plan) or analysis.candidate(plan)
+        return _fitness(analysis, candidate, limits, aim)
 
     def values(codes: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.array([value(int(code)) for code in codes])
 
     code = evolved(values, np.random.default_rng(0))  # a fixed seed: a replay decides alike
     plan, best = _plan(analysis, decoded(code), grows=grows), value(code)
-    found = known[plan] if plan is not None and np.isfinite(best) else None
+    choice = candidates[plan] if plan is not None and np.isfinite(best) else None
     for other in _shapes(analysis, aim):
         if other.plan in rejected or not frame.holds(other.plan):
             continue
         worth = _fitness(analysis, other, limits, aim)
         if worth > best:
-            found, best = other, worth
-    return found
+            choice, best = other, worth
+    return choice
 
 
 def _shapes(analysis: Analysis, aim: Aim) -> tuple[Candidate, ...]:
@@ -163,23 +163,23 @@ def _shapes(analysis: Analysis, aim: Aim) -> tuple[Candidate, ...]:
     return analysis.candidates([plan for plan in plans if plan != s.plan])
 
 
-def _fitness(analysis: Analysis, found: Candidate, limits: Limits | None, aim: Aim) -> float:
+def _fitness(analysis: Analysis, candidate: Candidate, limits: Limits | None, aim: Aim) -> float:
     s, now = analysis.situation, analysis.current
-    if limits is not None and not _within(found, limits, analysis):
+    if limits is not None and not _within(candidate, limits, analysis):
         return -np.inf
-    resources = found.plan.effort / now.plan.effort
+    resources = candidate.plan.effort / now.plan.effort
     if aim is Aim.FASTER:
-        return eagerness(found.prediction.samples_per_s / now.prediction.samples_per_s, resources)
-    missing = s.deadline_chance - (found.in_time or 0.0)
-    late = timeout_degree(found.finish_s or 0.0, s.deadline_left_s or 0.0)
+        return eagerness(candidate.prediction.samples_per_s / now.prediction.samples_per_s, resources)
+    missing = s.deadline_chance - (candidate.in_time or 0.0)
+    late = timeout_degree(candidate.finish_s or 0.0, s.deadline_left_s or 0.0)
     return fitness(max(missing, late), resources, grows=aim is Aim.IN_TIME)
 
 
-def _within(found: Candidate, limits: Limits, analysis: Analysis) -> bool:
+def _within(candidate: Candidate, limits: Limits, analysis: Analysis) -> bool:
     most = limits.step * analysis.situation.plan.total_cpu
-    if found.plan.total_cpu > most + 1e-9 or not limits.quota.allows(found.plan):
+    if candidate.plan.total_cpu > most + 1e-9 or not limits.quota.allows(candidate.plan):
         return False
-    return limits.affords(found, analysis.most_until_end)
+    return limits.affords(candidate, analysis.most_until_end)
 
 
 def _plan(analysis: Analysis, change: Change, *, grows: bool) -> ResourcePlan | None:

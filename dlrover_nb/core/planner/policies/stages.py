@@ -54,14 +54,14 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     controller.
     """
     own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
-    found = warmstart.warm_start(traits, past, into=warmstart.into_space(bounds, capacity, spec.pins))
-    if found is None:
+    start = warmstart.warm_start(traits, past, into=warmstart.into_space(bounds, capacity, spec.pins))
+    if start is None:
         return Start(own, None, "Starts with the requested plan: no similar job has finished yet.")
-    price, budget = pricing.cost_per_hour(found.plan, spec.prices), spec.budget_per_hour
+    price, budget = pricing.cost_per_hour(start.plan, spec.prices), spec.budget_per_hour
     if budget is not None and (price is None or price > budget):
         why = f"Starts with the requested plan: the plan of similar jobs exceeds {budget:g} per hour."
-        return Start(own, found.prior, why)
-    return Start(found.plan, found.prior, found.why)
+        return Start(own, start.prior, why)
+    return Start(start.plan, start.prior, start.why)
 
 
 def auto_scale(

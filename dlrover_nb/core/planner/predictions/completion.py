@@ -62,8 +62,8 @@ class Completion:
         seconds = self.model.term_seconds(now, batch_sizes(self.situation.spec, now))[0]
         object.__setattr__(self, "_present", (seconds, float(self._iter_s(now, [self.now])[0])))
         object.__setattr__(self, "now_breakdown", self._breakdowns(now, [self.now])[0])
-        known = (c.term for c in self.model.report_.coefficients if c.identified)
-        object.__setattr__(self, "identified", frozenset(known))
+        identified = frozenset(c.term for c in self.model.report_.coefficients if c.identified)
+        object.__setattr__(self, "identified", identified)
 
     def predict(self, axes: Array) -> Predictions:
         """Predict plans given as rows."""

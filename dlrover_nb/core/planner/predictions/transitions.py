@@ -54,9 +54,9 @@ def transition_s(plan: ResourcePlan, s: Situation) -> float:
 
 def _usual_s(kind: TransitionKind, s: Situation) -> float:
     """Return the median so far, or a default: no restart is expected to be faster than other moves."""
-    seen = [seconds for known, seconds in s.pauses if known == kind]
-    if seen:
-        return median(seen)
+    pauses_s = [seconds for measured, seconds in s.pauses if measured == kind]
+    if pauses_s:
+        return median(pauses_s)
     least_s = _usual_s(TransitionKind.MOVES, s) if kind is TransitionKind.RESTARTS else 0.0
     return max(least_s, PAUSE_S[kind])
 
