@@ -43,9 +43,9 @@ def bring_up_to_date(engine: Engine, place: str) -> None:
     with _TURN, engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK_KEY)))
-        found = revision(connection)  # again: another process may have been faster
-        _check(connection, found, place)
-        if found != REVISION:
+        version = revision(connection)  # again: another process may have been faster
+        _check(connection, version, place)
+        if version != REVISION:
             _migrate(connection, place)
 
 
@@ -57,12 +57,12 @@ def revision(connection: Connection) -> str | None:
     return name
 
 
-def _check(connection: Connection, found: str | None, place: str) -> None:
-    if found is None:
+def _check(connection: Connection, version: str | None, place: str) -> None:
+    if version is None:
         _check_first_release(connection, place)
-    elif found > REVISION:
+    elif version > REVISION:
         raise BackendError(
-            f"the history at {place} must have schema {REVISION} or an older one, got {found}; "
+            f"the history at {place} must have schema {REVISION} or an older one, got {version}; "
             "use the release that wrote it or a newer one, or another file"
         )
 

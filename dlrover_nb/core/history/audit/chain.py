@@ -2,7 +2,7 @@
 
 So a row that is changed, removed or put elsewhere is found, as long as one later hash is known from
 elsewhere: the head lies in a row of its own, each export ends with it, and a server writes it to its log.
-Somebody who may write the whole database can compute a chain anew; that is noticed by comparing its head
+A person who may write the whole database can compute a chain anew; that is noticed by comparing its head
 with one of those.
 
 A check reads rows as they are stored, one after the other, and keeps the place and the hash of the last
@@ -108,17 +108,17 @@ class ChainCheck:
 
     def faults(self, head: tuple[int, str]) -> tuple[str, ...]:
         """Return what is wrong as sentences, the last row compared with the head; none: nothing."""
-        found = list(self.found)
+        sentences = list(self.found)
         if (self.seq, self.hash) != head:
-            found.append(
+            sentences.append(
                 f"the last row must be {head[0]} with hash {head[1][:12]}, got {self.seq} with "
                 f"{self.hash[:12]}: rows at the end were removed or added"
             )
         if not self._is_anchored:
-            found.append(
+            sentences.append(
                 f"no row has the hash {self._anchor[:12]}: the chain is not the one that was written down"
             )
-        return tuple(found)
+        return tuple(sentences)
 
     def _read(self, link: Link) -> None:
         expected = self.seq + 1

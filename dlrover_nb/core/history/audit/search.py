@@ -56,10 +56,10 @@ def _conditions(where: AuditFilter) -> list[ColumnElement[bool]]:
         audit.c.entry: where.entry and str(where.entry),
         audit.c.action: where.action and str(where.action),
     }
-    found = [column == value for column, value in given.items() if value]
+    conditions = [column == value for column, value in given.items() if value]
     if where.since_s is not None:
-        found.append(audit.c.at_s >= where.since_s)
-    return found if where.stage is None else [*found, _came_to(where.stage)]
+        conditions.append(audit.c.at_s >= where.since_s)
+    return conditions if where.stage is None else [*conditions, _came_to(where.stage)]
 
 
 def _came_to(stage: Stage) -> ColumnElement[bool]:
@@ -75,5 +75,5 @@ def _came_to(stage: Stage) -> ColumnElement[bool]:
 def _ends(connection: Connection, keys: list[str]) -> dict[str, AuditRow]:
     """Return the second row of each command, by its key; the newest where there are several."""
     wanted = select(audit.c.key, audit.c.record).where(audit.c.key.in_(keys), audit.c.stage != _ASKED)
-    found = connection.execute(wanted.order_by(audit.c.seq)).all()
-    return {each.key: record_from(each.record, AuditRow) for each in found}
+    rows = connection.execute(wanted.order_by(audit.c.seq)).all()
+    return {each.key: record_from(each.record, AuditRow) for each in rows}

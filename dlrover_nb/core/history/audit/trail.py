@@ -45,8 +45,8 @@ class AuditStore(Store):
         with self._database.writing() as connection:
             seq, before = _head(connection)  # first: it locks
             if row.key:
-                taken = select(audit.c.record).where(audit.c.key == row.key).order_by(audit.c.seq.desc())
-                if (record := connection.scalar(taken.limit(1))) is not None:
+                earlier = select(audit.c.record).where(audit.c.key == row.key).order_by(audit.c.seq.desc())
+                if (record := connection.scalar(earlier.limit(1))) is not None:
                     return record_from(record, AuditRow)
             _append_after(connection, seq, before, row)
         return None
@@ -60,10 +60,10 @@ class AuditStore(Store):
             wanted = wanted.where(audit.c.job == job)
         if since_s is not None:
             wanted = wanted.where(audit.c.at_s >= since_s)
-        while found := self._database.rows(wanted.where(audit.c.seq > after)):
-            for each in found:
+        while page := self._database.rows(wanted.where(audit.c.seq > after)):
+            for each in page:
                 yield ChainedRow(each.seq, record_from(each.record, AuditRow), each.hash)
-            after = found[-1].seq
+            after = page[-1].seq
 
     def newest(
         self, n_row: int, *, job: str | None = None, before: int | None = None
@@ -74,8 +74,8 @@ class AuditStore(Store):
             wanted = wanted.where(audit.c.job == job)
         if before is not None:
             wanted = wanted.where(audit.c.seq < before)
-        found = self._database.rows(wanted)
-        return tuple(ChainedRow(each.seq, record_from(each.record, AuditRow), each.hash) for each in found)
+        rows = self._database.rows(wanted)
+        return tuple(ChainedRow(each.seq, record_from(each.record, AuditRow), each.hash) for each in rows)
 
     def search(
         self, where: AuditFilter, *, n_command: int, before: int | None = None
@@ -93,15 +93,15 @@ class AuditStore(Store):
     def links(self, *, after: int = 0) -> Iterator[Link]:
         """Yield the rows as they are stored, by their number, for a check of the chain."""
         wanted = select(audit).order_by(audit.c.seq).limit(PAGE)
-        while found := self._database.rows(wanted.where(audit.c.seq > after)):
-            for each in found:
+        while page := self._database.rows(wanted.where(audit.c.seq > after)):
+            for each in page:
                 yield Link(each.seq, each.hash, each.record.encode(), _doubt(each))
-            after = found[-1].seq
+            after = page[-1].seq
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last row, as they are kept apart from the rows."""
-        (found,) = self._database.rows(select(audit_head.c.seq, audit_head.c.hash))
-        return found.seq, found.hash
+        (row,) = self._database.rows(select(audit_head.c.seq, audit_head.c.hash))
+        return row.seq, row.hash
 
 
 def _append(connection: Connection, row: AuditRow) -> ChainedRow:
@@ -138,12 +138,12 @@ def _columns(row: AuditRow) -> dict[str, object]:
     }
 
 
-def _doubt(found: Any) -> str:  # noqa: ANN401 - a row of a Select has no useful static type
+def _doubt(row: Any) -> str:  # noqa: ANN401 - a row of a Select has no useful static type
     """Say where the columns of a row differ from its record: no hash covers them, but searches use them."""
     try:
-        record = json.loads(found.record)
+        record = json.loads(row.record)
         meant = _columns(AuditRow(**{name: record[name] for name in _SEARCHED}))
     except (ValueError, KeyError, TypeError):
         return "cannot be read"
-    wrong = [name for name, value in meant.items() if getattr(found, name) != value]
+    wrong = [name for name, value in meant.items() if getattr(row, name) != value]
     return f"has a {wrong[0]} in its column that its record does not" if wrong else ""

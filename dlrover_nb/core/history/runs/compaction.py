@@ -42,12 +42,12 @@ THINNING = (Thinning(7 * DAY_S, 600), Thinning(30 * DAY_S, 3600), Thinning(365 *
 
 def thinned(rows: Iterable[SeriesRow], at_s: float, levels: Iterable[Thinning]) -> list[SeriesRow]:
     """Return one run's rows as they should be at `at_s`, oldest first."""
-    kept = sorted(rows, key=lambda row: row.at_s)
+    series = sorted(rows, key=lambda row: row.at_s)
     for level in sorted(levels, key=lambda level: level.span_s):
         before_s = at_s - level.older_s
-        old = [row for row in kept if row.at_s <= before_s]
-        kept = [*_merged(old, level.span_s), *kept[len(old) :]]
-    return kept
+        old = [row for row in series if row.at_s <= before_s]
+        series = [*_merged(old, level.span_s), *series[len(old) :]]
+    return series
 
 
 def _merged(rows: Iterable[SeriesRow], span_s: float) -> list[SeriesRow]:

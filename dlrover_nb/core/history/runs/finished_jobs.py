@@ -52,15 +52,15 @@ def _by_name(connection: Connection, *, limit: int, owner: str | None) -> list[t
     runs = connection.execute(_finished(limit, owner)).all()
     names = [row.run for row in runs]
     evidence = _Evidence(connection, names)
-    found = []
+    jobs = []
     for row in runs:
         try:
             spec, traits = record_from(row.spec, JobSpec), record_from(row.record, JobTraits)
             final, fit = evidence.final_plan(row.run, spec), evidence.fit(row.run)
-            found.append((row.run, PastJob(traits, spec.plan, final, fit)))
+            jobs.append((row.run, PastJob(traits, spec.plan, final, fit)))
         except BackendError as error:
             logger.warning("run %s is not used for the warm start of new jobs: %s", row.run, error)
-    return found
+    return jobs
 
 
 def _finished(limit: int, owner: str | None) -> Select[Any]:

@@ -64,10 +64,10 @@ def score(outcomes: Sequence[Outcome]) -> Score:
 
 def scoreboard(outcomes: Mapping[str, Iterable[Outcome]]) -> Scoreboard:
     """Return the scores of jobs by name, and of all together."""
-    listed = {job: tuple(found) for job, found in sorted(outcomes.items())}
-    everything = tuple(outcome for found in listed.values() for outcome in found)
+    listed = {job: tuple(of_job) for job, of_job in sorted(outcomes.items())}
+    everything = tuple(outcome for of_job in listed.values() for outcome in of_job)
     return Scoreboard(
         total=score(everything),
-        jobs=tuple((job, score(found)) for job, found in listed.items()),
-        outcomes=tuple((job, outcome) for job, found in listed.items() for outcome in found),
+        jobs=tuple((job, score(of_job)) for job, of_job in listed.items()),
+        outcomes=tuple((job, outcome) for job, of_job in listed.items() for outcome in of_job),
     )

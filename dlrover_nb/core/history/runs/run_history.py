@@ -173,13 +173,13 @@ class HistoryStore:
             rows = connection.execute(query).all()
             heard = connection.execute(select(phases).order_by(phases.c.at_s)).all()
         last = {row.run: (row.at_s, row.phase, row.message) for row in heard}
-        found = []
+        listed = []
         for row in rows:
             try:
-                found.append(_job_run(row, last.get(row.run)))
+                listed.append(_job_run(row, last.get(row.run)))
             except BackendError as error:
                 logger.warning("run %s of the history is not listed: %s", row.run, error)
-        return tuple(found)
+        return tuple(listed)
 
     def past_jobs(self, *, limit: int = 100, owner: str | None = None) -> tuple[PastJob, ...]:
         """Return runs that SUCCEEDED and whose traits are known, newest first, for warm start."""
@@ -235,10 +235,10 @@ class HistoryStore:
             query = query.where(runs.c.owner == owner[: tables.OWNER_LENGTH])
         if since_s is not None:
             query = query.where(outcomes.c.applied_at_s >= since_s)
-        found: dict[str, list[Outcome]] = {}
+        by_job: dict[str, list[Outcome]] = {}
         for row in self._database.rows(query):
-            found.setdefault(row.job, []).append(record_from(row.record, Outcome))
-        return scoreboard(found)
+            by_job.setdefault(row.job, []).append(record_from(row.record, Outcome))
+        return scoreboard(by_job)
 
     # internals
 
@@ -256,10 +256,10 @@ class HistoryStore:
     def _newest(self, job: str) -> str:
         runs = tables.runs
         query = select(runs.c.run).where(runs.c.job == job).order_by(runs.c.started_at_s.desc()).limit(1)
-        found = self._database.rows(query)
-        if not found:
+        rows = self._database.rows(query)
+        if not rows:
             raise NotFoundError(f"no job {shown(job)} in the history; list its jobs with %dlrover history")
-        return str(found[0].run)
+        return str(rows[0].run)
 
     def _read(
         self, job: str, run: str | None, source: tuple[Table, str, str], kind: type[T]

@@ -1,8 +1,9 @@
 """`AlertStore`: alerts in the history's database, where several servers agree on who sends each.
 
 The servers of a team all see the same jobs, and each would begin the same alert. An alert's id says which one
-of its job and kind it is: the first, the second, and so on. Whoever inserts that id first has begun it, and
-sends it; the others find it there. The end is an update that only one of them can make.
+of its job and kind it is: the first, the second, and so on. The process that inserts that id
+first has begun it, and sends it; the others find it there. The end is an update that only one of them can
+make.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class AlertStore(Store):
         wanted = select(alerts.c.record).where(alerts.c.ended_at_s.is_not(None))
         if job is not None:
             wanted = wanted.where(alerts.c.job == job[:64])
-        found = self._database.rows(wanted.order_by(alerts.c.at_s.desc()).limit(n_row))
-        return tuple(record_from(row.record, Alert) for row in found)
+        rows = self._database.rows(wanted.order_by(alerts.c.at_s.desc()).limit(n_row))
+        return tuple(record_from(row.record, Alert) for row in rows)
 
 
 def _newest(connection: Connection, which: ColumnElement[bool]) -> tuple[int, Alert | None]:

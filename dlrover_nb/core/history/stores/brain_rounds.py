@@ -21,18 +21,18 @@ KEPT_S = 7 * 86_400.0
 class RoundStore(Store):
     """Rounds, each with what every job got and why."""
 
-    def add(self, found: BrainRound, *, instead_of: BrainRound | None = None) -> None:
+    def add(self, new: BrainRound, *, instead_of: BrainRound | None = None) -> None:
         """Keep a round, in place of another one that says no more; drop those that are older than a week."""
         row = {
-            "cluster": found.cluster[:160],
-            "term": found.term,
-            "number": found.number,
-            "at_s": found.at_s,
-            "record": to_json(found).decode(),
+            "cluster": new.cluster[:160],
+            "term": new.term,
+            "number": new.number,
+            "at_s": new.at_s,
+            "record": to_json(new).decode(),
         }
         self._database.upsert(brain_rounds, row)
         c = brain_rounds.c
-        is_out = c.at_s < found.at_s - KEPT_S
+        is_out = c.at_s < new.at_s - KEPT_S
         if instead_of is not None:
             is_out |= (c.term == instead_of.term) & (c.number == instead_of.number)
         with self._database.writing() as connection:

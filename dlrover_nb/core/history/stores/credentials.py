@@ -1,8 +1,8 @@
 """`CredentialStore`: sessions and tokens in the history's database, so that all servers of a team know them.
 
-A secret is 256 random bits that only its holder has: the database keeps its SHA-256, so that who reads the
-database or a backup of it can sign in as nobody. A slow hash with salt, as for passwords, was rejected: it
-protects what people choose, and would cost each request 50 ms to check what nobody can guess.
+A secret is 256 random bits that only its holder has: the database keeps its SHA-256, so that a reader of the
+database or of a backup cannot sign in with it. A slow hash with salt, as for passwords, was rejected: it
+protects what people choose, and would cost each request 50 ms to check what cannot be guessed.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class CredentialStore(Store):
 
     def find(self, kind: str, secret: str, at_s: float) -> Credential | None:
         """Return what a secret stands for at a time; None: for nothing, or not any more."""
-        found = self._database.rows(select(credentials).where(_is(kind, secret)))
-        valid = [_credential(row) for row in found if row.expires_at_s > at_s]
+        rows = self._database.rows(select(credentials).where(_is(kind, secret)))
+        valid = [_credential(row) for row in rows if row.expires_at_s > at_s]
         return valid[0] if valid else None
 
     def renew(self, kind: str, secret: str, expires_at_s: float) -> None:
@@ -89,8 +89,8 @@ class CredentialStore(Store):
         wanted = select(credentials).where(credentials.c.kind == kind)
         if person is not None:
             wanted = wanted.where(credentials.c.person == person)
-        found = self._database.rows(wanted.order_by(credentials.c.expires_at_s, credentials.c.id))
-        return tuple(map(_credential, found))
+        rows = self._database.rows(wanted.order_by(credentials.c.expires_at_s, credentials.c.id))
+        return tuple(map(_credential, rows))
 
     def drop(self, kind: str, secret: str) -> bool:
         """End one by its secret; whether it was there."""

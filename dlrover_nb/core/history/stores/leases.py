@@ -1,7 +1,7 @@
 """`LeaseStore`: which of several equal services may act, decided by the database that all of them share.
 
 A lease is held for a time by the clock of the database, as the clocks of the services may differ by hours.
-Each change of its holder has a higher term, which goes with all that the holder orders: whoever receives an
+Each change of its holder has a higher term, which goes with all that the holder orders: a receiver of an
 order of an earlier term refuses it. So a holder that was stopped for an hour cannot do harm when it wakes.
 """
 
@@ -34,7 +34,7 @@ class LeaseStore(Store):
     """Leases by name."""
 
     def take(self, name: str, holder: str, lasts_s: float) -> Lease:
-        """Take a lease that nobody holds, or renew one's own; return it as it is then, whoever holds it.
+        """Take a free lease, or renew one's own; return it as it is then, also where another holds it.
 
         Raises
         ------
@@ -58,15 +58,15 @@ class LeaseStore(Store):
         return self._read(name)
 
     def release(self, name: str, holder: str) -> None:
-        """Give up a lease, so that another takes it at once; nothing happens to one of somebody else."""
+        """Give up a lease, so that another takes it at once; nothing happens to that of another holder."""
         with self._database.writing() as connection:
             own = (leases.c.name == name) & (leases.c.holder == holder)
             connection.execute(update(leases).where(own).values(until_s=0.0))
 
     def find(self, name: str) -> Lease | None:
-        """Return a lease; None where nobody ever held it."""
-        found = self._database.rows(self._selected(name))
-        return Lease(*found[0]) if found else None
+        """Return a lease; None where it was never held."""
+        rows = self._database.rows(self._selected(name))
+        return Lease(*rows[0]) if rows else None
 
     def _begin(self, name: str, holder: str, lasts_s: float) -> None:
         """Add the lease, unless another service was faster."""
@@ -79,9 +79,9 @@ class LeaseStore(Store):
                 raise
 
     def _read(self, name: str) -> Lease:
-        found = self.find(name)
-        assert found is not None, name
-        return found
+        lease = self.find(name)
+        assert lease is not None, name
+        return lease
 
     def _selected(self, name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a long generic type
         left_s = leases.c.until_s - self._now()

@@ -75,11 +75,11 @@ def _merged(points: Sequence[LoadPoint]) -> LoadPoint:
 
 
 def _mean(weighted: Iterable[tuple[Amount | None, int]]) -> Amount | None:
-    known = [(amount, n) for amount, n in weighted if amount is not None]
-    if not known:
+    amounts = [(amount, n) for amount, n in weighted if amount is not None]
+    if not amounts:
         return None
-    n_all = sum(n for _, n in known)
+    n_all = sum(n for _, n in amounts)
     return Amount(
-        sum(amount.cpu * n for amount, n in known) / n_all,
-        sum(amount.memory_mib * n for amount, n in known) / n_all,
+        sum(amount.cpu * n for amount, n in amounts) / n_all,
+        sum(amount.memory_mib * n for amount, n in amounts) / n_all,
     )

@@ -1,7 +1,7 @@
 """`LoadStore`: the load of clusters over time, in the history's database.
 
-Whoever samples calls `add` at each interval. Once an hour of the clock, the first `add` also thins what is
-old, so that nobody must remember to do it.
+The sampler calls `add` at each interval. Once an hour of the clock, the first `add` also thins what is old,
+so that no caller must remember to do it.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class LoadStore(Store):
         )
         if machine is not None:
             wanted = wanted.where(table.c.machine == machine[:LONGEST])
-        found = self._database.rows(wanted.order_by(table.c.at_s, table.c.machine))
-        return tuple(map(_point, found))
+        rows = self._database.rows(wanted.order_by(table.c.at_s, table.c.machine))
+        return tuple(map(_point, rows))
 
 
 def _thin(connection: Connection, place: str, last_s: float, at_s: float) -> None:
@@ -120,12 +120,12 @@ def _row(place: str, point: LoadPoint) -> dict[str, object]:
 
 
 def _point(row: Any) -> LoadPoint:  # noqa: ANN401 - a row of whichever driver
-    told = row._mapping  # noqa: SLF001 - the documented way to a row's columns
-    amounts = ((told[f"{part}_cpu"], told[f"{part}_memory_mib"]) for part in _PARTS)
+    columns = row._mapping  # noqa: SLF001 - the documented way to a row's columns
+    amounts = ((columns[f"{part}_cpu"], columns[f"{part}_memory_mib"]) for part in _PARTS)
     has, jobs, idle, used = (
         Amount(cpu, mib) if cpu is not None and mib is not None else None for cpu, mib in amounts
     )
-    return LoadPoint(told["machine"], told["at_s"], has, jobs, idle, used, told["n_sample"])
+    return LoadPoint(columns["machine"], columns["at_s"], has, jobs, idle, used, columns["n_sample"])
 
 
 def _keep_others_out(connection: Connection, place: str) -> None:

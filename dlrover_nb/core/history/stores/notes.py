@@ -40,8 +40,8 @@ class NoteStore(Store):
         wanted = select(notes).where(notes.c.person == person[:128], notes.c.kind == kind)
         if name is not None:
             wanted = wanted.where(notes.c.name == name[:128])
-        found = self._database.rows(wanted.order_by(notes.c.name))
-        return tuple(Note(each.person, each.kind, each.name, each.at_s, each.record) for each in found)
+        rows = self._database.rows(wanted.order_by(notes.c.name))
+        return tuple(Note(each.person, each.kind, each.name, each.at_s, each.record) for each in rows)
 
     def drop(self, person: str, kind: str, name: str) -> None:
         """Remove a note, if it is there."""

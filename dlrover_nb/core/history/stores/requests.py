@@ -73,13 +73,13 @@ class RequestStore(Store):
     def open(self, at_s: float) -> tuple[SecondRequest, ...]:
         """Return the requests that wait, oldest first."""
         wanted = select(requests.c.record).where(requests.c.state == OPEN, requests.c.expires_at_s > at_s)
-        found = self._database.rows(wanted.order_by(requests.c.at_s))
-        return tuple(record_from(each.record, SecondRequest) for each in found)
+        rows = self._database.rows(wanted.order_by(requests.c.at_s))
+        return tuple(record_from(each.record, SecondRequest) for each in rows)
 
     def _row(self, name: str) -> Any:  # noqa: ANN401 - a row of a Select has no useful static type
-        found = self._database.rows(select(requests).where(requests.c.id == name))
-        if not found:
+        rows = self._database.rows(select(requests).where(requests.c.id == name))
+        if not rows:
             raise NotFoundError(
                 f"no request {name!r} waits for a second person; see what does under Proposals"
             )
-        return found[0]
+        return rows[0]
