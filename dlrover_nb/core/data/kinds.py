@@ -47,7 +47,7 @@ def kind_of(kind: pa.DataType) -> Kind:
 
 
 def check_distinct(names: Sequence[str], path: Path) -> None:
-    """Refuse columns of one name: which of them is meant, nobody knows.
+    """Refuse columns of one name: it is not known which of them is meant.
 
     Raises
     ------

@@ -123,19 +123,19 @@ def _files(data: DataSpec, features: FeatureSpec | None, types: _Types) -> Sourc
     files, types = files_again(data, features.files), read_types(features.column_types)
     if data.format in TEXT:
         types = as_written(types, data.ids)
-    return FilesSource(data, files, opened, known=features.files, types=types)
+    return FilesSource(data, files, opened, submitted=features.files, types=types)
 
 
 def _opener(name: str) -> Opener:
     """Return what opens a format; packages are looked for only where it is none of ours."""
     if name in SOURCES:
         return SOURCES[name]
-    found = extensions.find(extensions.DATA_SOURCES, name, {**SOURCES, **FILE_FORMATS})
-    if not callable(found):
+    opener = extensions.find(extensions.DATA_SOURCES, name, {**SOURCES, **FILE_FORMATS})
+    if not callable(opener):
         raise InvalidValueError(
-            f"data format {name} must be a function of (data, folder), got {type(found).__name__}"
+            f"data format {name} must be a function of (data, folder), got {type(opener).__name__}"
         )
-    return cast("Opener", found)  # another package's function is not checked
+    return cast("Opener", opener)  # another package's function is not checked
 
 
 def _tab_separated(path: Path, data: DataSpec, types: _Types | None) -> OneFile:

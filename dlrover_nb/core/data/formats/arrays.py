@@ -60,8 +60,8 @@ class NumpySource:
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
         """Return rows [start, stop) of some columns."""
-        held = self._columns = self._columns or _columns(self._path)
-        return pa.table({name: _arrow(name, held[name][start:stop]) for name in columns})
+        arrays = self._columns = self._columns or _columns(self._path)
+        return pa.table({name: _arrow(name, arrays[name][start:stop]) for name in columns})
 
     def release(self) -> None:
         """Let go of arrays that are held; they are read again when they are needed."""

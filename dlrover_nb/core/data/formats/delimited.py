@@ -131,8 +131,8 @@ class DelimitedSource:
             ) from wrong
         rows = list(records(lines, self._header.separator, n_before + 1))
         self._blame_length(rows)
-        if found := _CONVERSION.search(str(error)):
-            self._blame_value(rows, int(found["column"]), found["value"])
+        if match := _CONVERSION.search(str(error)):
+            self._blame_value(rows, int(match["column"]), match["value"])
         line = next((n for n, fields in rows if any('"' in field for field in fields)), n_before + 1)
         raise InvalidValueError(
             f"cannot read {self._path} at line {line}: {_reason(error)}; put a value with a quotation mark "
@@ -197,13 +197,13 @@ def as_written(types: Mapping[str, pa.DataType], ids: Collection[str]) -> dict[s
 
 def _common(types: Sequence[pa.DataType]) -> pa.DataType:
     """Return the one type that values of all these can be read as; text where there is no other."""
-    found = {kind for kind in types if not pa.types.is_null(kind)}
-    if len(found) == 1:
-        (kind,) = found
+    kinds = {kind for kind in types if not pa.types.is_null(kind)}
+    if len(kinds) == 1:
+        (kind,) = kinds
         return pa.string() if pa.types.is_binary(kind) else kind  # bytes that are no UTF-8 are refused
-    if found and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in found):
+    if kinds and all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
         return pa.float64()
-    if found and all(pa.types.is_timestamp(kind) for kind in found):
+    if kinds and all(pa.types.is_timestamp(kind) for kind in kinds):
         return pa.timestamp("ns")
     return pa.string()
 

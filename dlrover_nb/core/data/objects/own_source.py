@@ -114,10 +114,10 @@ class _Restarted:
             self._at, self._pieces, self._left = start, iter(self._thing.rows(start)), None
         parts, n_missing = [], stop - start
         while n_missing and (piece := self._next()) is not None:
-            taken = piece.slice(0, n_missing)
+            part = piece.slice(0, n_missing)
             self._left = piece.slice(n_missing) if piece.num_rows > n_missing else None
-            n_missing -= taken.num_rows
-            parts.append(taken)
+            n_missing -= part.num_rows
+            parts.append(part)
         self._at = stop - n_missing
         # pieces of pandas have floats where a whole number is missing; `encode` reads both alike
         return pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})

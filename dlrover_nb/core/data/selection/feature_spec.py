@@ -245,9 +245,9 @@ def table_size(hashes: NDArray[np.uint64], codes: NDArray[np.int64], most: int) 
     counts = np.bincount(codes % len(hashes), minlength=len(hashes))
     if counts.size and (counts == 1).sum() > OPEN_SHARE * len(codes):
         return most
-    seen = np.unique(np.append(hashes[counts > 0], MISSING))
-    size = 1 << math.ceil(math.log2(ROOM * len(seen)))
-    limit = min(max(MAX_ROOM * len(seen), SMALL_TABLE), most)
-    while size < limit and np.unique(seen % np.uint64(size)).size < seen.size:
+    present = np.unique(np.append(hashes[counts > 0], MISSING))
+    size = 1 << math.ceil(math.log2(ROOM * len(present)))
+    limit = min(max(MAX_ROOM * len(present), SMALL_TABLE), most)
+    while size < limit and np.unique(present % np.uint64(size)).size < present.size:
         size *= 2
     return min(size, most)

@@ -53,11 +53,11 @@ def take_data(
     data: DataSpec, model: ModelSpec, *, folder: Path | None = None, trained: FeatureSpec | None = None
 ) -> tuple[FeatureSpec, DataSchema]:
     """Return the features that `make_features` makes of the data, and its description; raises as it does."""
-    taken = take(data, model, folder=folder, trained=trained)
-    return taken.features, describe(taken, data)
+    selection = take(data, model, folder=folder, trained=trained)
+    return selection.features, describe(selection, data)
 
 
-def describe(taken: Taken, data: DataSpec) -> DataSchema:
+def describe(selection: Taken, data: DataSpec) -> DataSchema:
     """Describe what a job takes.
 
     Raises
@@ -65,7 +65,7 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
     InvalidValueError
         When one of the spread rows cannot be read, or has a label other than 0 and 1.
     """
-    source, features, first = taken.source, taken.features, taken.sample
+    source, features, first = selection.source, selection.features, selection.sample
     spread = tuple(_spread(source, first.num_rows, tuple(first.column_names)))
     labels = np.concatenate(
         [labels_of(t.column(data.label), data.label, at) for at, t in [(0, first), *spread]]
@@ -81,7 +81,7 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
     ordered = sorted(columns, key=lambda column: uses[column.name] is not Use.LABEL)
     positive = float(labels.mean()) if len(labels) else float("nan")
     decided = {data.label, *data.numeric, *data.ids, *column_types(data.types)}
-    if taken.choice.is_of_trained:
+    if selection.choice.is_of_trained:
         decided = set(uses)
     judged = [_judged(c, uses[c.name], source.n_row, data.numbers) for c in ordered if c.name not in decided]
     doubts = [each for each in judged if each is not None]
@@ -101,10 +101,10 @@ def describe(taken: Taken, data: DataSpec) -> DataSchema:
             *map(_long_text, filter(_is_long, columns)),
             *_left_out(source, data),
             *_not_named(source, data),
-            *_not_trained(source, data, tuple(uses), is_of_trained=taken.choice.is_of_trained),
+            *_not_trained(source, data, tuple(uses), is_of_trained=selection.choice.is_of_trained),
         ),
         suggested=_suggested(doubts, data),
-        guesses=tuple(each.followed for each in taken.choice.guesses),
+        guesses=tuple(each.followed for each in selection.choice.guesses),
     )
 
 

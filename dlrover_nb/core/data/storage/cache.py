@@ -31,7 +31,7 @@ FOLDER_VAR, SIZE_VAR = "DLROVER_NB_CACHE", "DLROVER_NB_CACHE_GIB"
 MOST_GIB = 100.0
 LEAST_FREE = 256 << 20  # bytes of the disk that are never taken
 _ENDING, _PART = ".data", ".part"
-_ABANDONED_S = 86_400.0  # after it an unfinished file is nobody's
+_ABANDONED_S = 86_400.0  # after it an unfinished file has no writer any more
 
 
 class DataCache:
@@ -87,17 +87,17 @@ class DataCache:
 
     def _evict(self, newest: Path) -> None:
         """Delete the entries that were not used for the longest time."""
-        found = []
+        entries = []
         for path in self.folder.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 stat = path.stat()
                 if path.suffix == _ENDING:
-                    found.append((stat.st_mtime, stat.st_size, path))
+                    entries.append((stat.st_mtime, stat.st_size, path))
                 elif path.suffix == _PART and time.time() - stat.st_mtime > _ABANDONED_S:
                     path.unlink()
-        n_total = sum(size for _, size, _ in found)
+        n_total = sum(size for _, size, _ in entries)
         most = min(self._most_bytes, (shutil.disk_usage(self.folder).free + n_total) // 2)
-        for _, size, path in sorted(found):
+        for _, size, path in sorted(entries):
             if n_total <= most:
                 return
             if path != newest:

@@ -87,8 +87,8 @@ class FilesSource:
         The data, and its files.
     open_file
         Opens one of them, with the types of its columns where they are known.
-    known, types
-        What a submit found; nothing known: this is the submit, and `types` are those of columns of text files
+    submitted, types
+        What a submit found; nothing: this is the submit, and `types` are those of columns of text files
         that are not guessed from a sample.
 
     Raises
@@ -103,14 +103,14 @@ class FilesSource:
         files: Sequence[DataFile],
         open_file: Callable[[Path, Mapping[str, pa.DataType] | None], OneFile],
         *,
-        known: Sequence[FileRows] = (),
+        submitted: Sequence[FileRows] = (),
         types: Mapping[str, pa.DataType] | None = None,
     ) -> None:
         self._data, self._files, self._open_file = data, files, open_file
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
-        self.types: Mapping[str, pa.DataType] = (types or {}) if known else {}
-        self.files = tuple(known)
-        if not known:
+        self.types: Mapping[str, pa.DataType] = (types or {}) if submitted else {}
+        self.files = tuple(submitted)
+        if not submitted:
             self._look(types or {})
         self._starts = np.concatenate([[0], np.cumsum([file.n_row for file in self.files])]).astype(np.int64)
         self.n_row = int(self._starts[-1])
@@ -210,9 +210,9 @@ class FilesSource:
     def _open(self, i: int) -> _Opened:
         file = self._files[i]
         path = self._on_this_machine(file)
-        known = self.files[i] if self.files else None
-        if known is not None and identity_of(path) != known.identity:
-            raise self._changed(known.name)
+        expected = self.files[i] if self.files else None
+        if expected is not None and identity_of(path) != expected.identity:
+            raise self._changed(expected.name)
         try:
             source = self._open_file(path, self.types or None)
         except OSError as error:
@@ -220,8 +220,8 @@ class FilesSource:
                 f"cannot read {name_of(file)}: {error.strerror or error}; let its owner "
                 "allow it, or check the disk"
             ) from error
-        if known is not None and source.n_row != known.n_row:
-            raise self._changed(known.name)
+        if expected is not None and source.n_row != expected.n_row:
+            raise self._changed(expected.name)
         return _Opened(file, path, source)
 
     def _changed(self, name: str) -> InvalidValueError:
@@ -244,10 +244,10 @@ class FilesSource:
             ) from error
 
     def _release(self) -> None:
-        held = [i for i, opened in self._opened.items() if hasattr(opened.source, "release")]
-        for i in held[:-N_OPEN]:
+        releasable = [i for i, opened in self._opened.items() if hasattr(opened.source, "release")]
+        for i in releasable[:-N_OPEN]:
             del self._opened[i]
-        for i in held[-N_OPEN:-N_WARM]:
+        for i in releasable[-N_OPEN:-N_WARM]:
             cast("_Releasable", self._opened[i].source).release()
 
 

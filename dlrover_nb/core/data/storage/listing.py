@@ -48,21 +48,21 @@ def find_files(data: DataSpec) -> tuple[DataFile, ...]:
     BackendError
         When a server does not answer.
     """
-    found = tuple(file for path in data.paths for file in _files_of(path, data.format))
-    if len(found) > MOST_FILES:
+    files = tuple(file for path in data.paths for file in _files_of(path, data.format))
+    if len(files) > MOST_FILES:
         raise InvalidValueError(
-            f"{data.place} has {len(found):,} files, expected at most {MOST_FILES:,}; merge small files"
+            f"{data.place} has {len(files):,} files, expected at most {MOST_FILES:,}; merge small files"
         )
-    places = Counter(os.path.realpath(f) if isinstance(f, Path) else f.path for f in found)
+    places = Counter(os.path.realpath(f) if isinstance(f, Path) else f.path for f in files)
     twice = next((bare(path) for path, n in places.items() if n > 1), None)
     if twice is not None:
         raise InvalidValueError(
             f"data.path names {twice} twice, and its rows would be trained twice; name it once"
         )
-    return found
+    return files
 
 
-def files_again(data: DataSpec, known: Sequence[FileRows]) -> tuple[DataFile, ...]:
+def files_again(data: DataSpec, submitted: Sequence[FileRows]) -> tuple[DataFile, ...]:
     """Return the files that a submit found, in its order; disks are not listed again.
 
     Raises
@@ -70,22 +70,22 @@ def files_again(data: DataSpec, known: Sequence[FileRows]) -> tuple[DataFile, ..
     NotFoundError, InvalidValueError, BackendError
         As `find_files`, or when a URL names one of them no more.
     """
-    if not any(is_url(each.name) for each in known):
-        return tuple(Path(each.name) for each in known)
+    if not any(is_url(each.name) for each in submitted):
+        return tuple(Path(each.name) for each in submitted)
     there: dict[str, list[DataFile]] = {}
     for file in find_files(data):
         there.setdefault(name_of(file), []).append(file)
-    if gone := next((each.name for each in known if not there.get(each.name)), ""):
+    if gone := next((each.name for each in submitted if not there.get(each.name)), ""):
         raise NotFoundError(f"no data at {gone}; it was there when the job was submitted: put it back")
-    return tuple(there[each.name].pop(0) for each in known)
+    return tuple(there[each.name].pop(0) for each in submitted)
 
 
 def _files_of(path: str, kind: str) -> tuple[DataFile, ...]:
     if is_url(path):
-        found, local = remote.find(path)
+        files, local = remote.find(path)
         if not local:
-            several = path.endswith("/") or is_pattern(path) or len(found) > 1
-            return tuple(_fitting(found, kind, bare(path))) if several else found
+            several = path.endswith("/") or is_pattern(path) or len(files) > 1
+            return tuple(_fitting(files, kind, bare(path))) if several else files
         path = local
     return _local(Path(path), kind)
 
@@ -96,7 +96,7 @@ def _local(path: Path, kind: str) -> tuple[DataFile, ...]:
             return _of_folder(path, kind)
         if path.is_file():
             return (path,)
-        found = glob.glob(str(path), recursive=True) if is_pattern(str(path)) else []  # noqa: PTH207 - of an absolute path
+        matches = glob.glob(str(path), recursive=True) if is_pattern(str(path)) else []  # noqa: PTH207 - of an absolute path
     except (OSError, ValueError) as error:
         raise NotFoundError(
             f"cannot read the data path {shown(str(path))}: {error}; check the path"
@@ -105,7 +105,7 @@ def _local(path: Path, kind: str) -> tuple[DataFile, ...]:
         raise NotFoundError(
             f"no data file {path}; check the path (nodes on other machines need it at the same place)"
         )
-    return tuple(_fitting(_files(map(Path, sorted(found)), kind), kind, str(path)))
+    return tuple(_fitting(_files(map(Path, sorted(matches)), kind), kind, str(path)))
 
 
 def _of_folder(folder: Path, kind: str) -> tuple[DataFile, ...]:
@@ -142,8 +142,8 @@ def _may_be(path: Path, kind: str) -> bool:
 def _fitting(files: Iterable[DataFile], kind: str, where: str) -> Sequence[DataFile]:
     """Return the files of a format: where only some have its extension, these."""
     there = [file for file in files if not _is_mark(PurePosixPath(name_of(file)).name)]
-    known = [file for file in there if format_of(name_of(file)) == kind]
-    fits = known or [f for f in there if format_of(name_of(f)) is None or kind not in FILES]
+    of_kind = [file for file in there if format_of(name_of(file)) == kind]
+    fits = of_kind or [f for f in there if format_of(name_of(f)) is None or kind not in FILES]
     if kind == DataFormat.CRITEO:  # logs without an extension, or with that of text
         fits = there
     if not fits:

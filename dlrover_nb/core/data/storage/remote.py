@@ -68,12 +68,12 @@ def find(url: str) -> tuple[tuple[RemoteFile, ...], str]:
             return (), path
         fs.invalidate_cache()
         if is_pattern(url):
-            found = [name for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"]
+            paths = [name for name, info in fs.glob(path, detail=True).items() if info["type"] == "file"]
         elif url.endswith("/") or (not url.startswith("http") and fs.isdir(path)):
-            found = [info["name"] for info in fs.ls(path, detail=True) if info["type"] == "file"]
+            paths = [info["name"] for info in fs.ls(path, detail=True) if info["type"] == "file"]
         else:
-            found = [path]
-        return tuple(RemoteFile(bare(fs.unstrip_protocol(each)), fs, each) for each in sorted(found)), ""
+            paths = [path]
+        return tuple(RemoteFile(bare(fs.unstrip_protocol(each)), fs, each) for each in sorted(paths)), ""
 
 
 def fetch(file: RemoteFile, cache: DataCache) -> Path:

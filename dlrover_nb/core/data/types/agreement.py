@@ -62,17 +62,17 @@ def common_types(
     InvalidValueError
         When those of a needed column do not fit together; it names two files.
     """
-    found = dict(types[0])
+    common = dict(types[0])
     for name, more in zip(names, types, strict=True):
-        for column in more.keys() & found.keys():
-            kind = _common(found[column], more[column])
+        for column in more.keys() & common.keys():
+            kind = _common(common[column], more[column])
             if kind is None and column in needed:
                 raise InvalidValueError(
-                    f"column {shown(column)} is {more[column]} in {name}, but {found[column]} in files "
+                    f"column {shown(column)} is {more[column]} in {name}, but {common[column]} in files "
                     f"before it, such as {names[0]}; write it alike in all files, or exclude it"
                 )
-            found[column] = found[column] if kind is None else kind
-    return found
+            common[column] = common[column] if kind is None else kind
+    return common
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
