@@ -1,6 +1,6 @@
 """Rows that a user holds in memory as an Arrow table: one reader for submit, predict and own sources of rows.
 
-Taken are DataFrames of pandas, Arrow tables, all that exports Arrow data (polars, DuckDB), and mappings of
+It reads DataFrames of pandas, Arrow tables, all that exports Arrow data (polars, DuckDB), and mappings of
 columns. Named levels of a pandas index are columns; an index without a name only numbers the rows.
 """
 

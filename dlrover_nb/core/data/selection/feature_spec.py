@@ -61,7 +61,7 @@ SMALL_TABLE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Selection:
     """What a job takes of its data: the open source, the chosen columns, their encoding, and a sample."""
 
     source: Source
@@ -94,7 +94,7 @@ def make_features(
 
 def take(
     data: DataSpec, model: ModelSpec, *, folder: Path | None = None, trained: FeatureSpec | None = None
-) -> Taken:
+) -> Selection:
     """Return what `make_features` does, and what it was made from; raises as it does."""
     source = open_source(data, folder)
     choice = choose(source, data, trained)
@@ -122,7 +122,7 @@ def take(
         column_types=written_types(types, used) if isinstance(source, FilesSource) else "",
         trained_types=written_types(trained_types, used),
     )
-    return Taken(source, choice, features, sample)
+    return Selection(source, choice, features, sample)
 
 
 def _number_type(name: str, column: pa.ChunkedArray, choice: Choice) -> pa.DataType:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.data.selection.feature_spec import Taken
+    from dlrover_nb.core.data.selection.feature_spec import Selection
     from dlrover_nb.core.data.source import Source
     from dlrover_nb.core.data.storage.file_set import OneFile
     from dlrover_nb.core.structs.data.column_types import WrittenNumbers
@@ -57,7 +57,7 @@ def take_data(
     return selection.features, describe(selection, data)
 
 
-def describe(selection: Taken, data: DataSpec) -> DataSchema:
+def describe(selection: Selection, data: DataSpec) -> DataSchema:
     """Describe what a job takes.
 
     Raises

@@ -1,9 +1,9 @@
 """Files that were fetched or unpacked, kept on this machine for all processes of its user.
 
 An entry is named by a hash of what it is made from (place, version), so a changed source is another entry.
-It is written under another name, synced and renamed: what has its final name is whole. Who makes an entry
-holds a lock of it, which ends with its process, so that two processes do not fetch at once and a killed one
-leaves nothing but an unfinished file, which the next one overwrites. Entries that were not used for the
+It is written under another name, synced and renamed: a file with its final name is whole. The maker of an
+entry holds a lock of it, which ends with its process, so that two processes do not fetch at once and a killed
+one leaves nothing but an unfinished file, which the next one overwrites. Entries that were not used for the
 longest time are deleted once all of them take more than `most_bytes`, or more than half of the disk's room;
 an open file survives that.
 """

@@ -12,7 +12,7 @@ Labels and annotations, ours and the user's, stand on the ElasticJob alone: the 
 template, and the operator copies them to the pod that it makes.
 
 Operators up to 0.4.9 take no more than image and variables of the template. They start DLRover's own master
-in our image, where it is not found; an annotation says so, as a file cannot know who reads it.
+in our image, where it is not found; an annotation says so, as a file cannot know its reader.
 """
 
 from __future__ import annotations

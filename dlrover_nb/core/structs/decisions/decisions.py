@@ -271,7 +271,7 @@ def version_of(undo: Decision | None) -> str:
 class Outcome:
     """The outcome of an applied plan: predicted against measured throughput.
 
-    Measured are the steady windows up to the next change, so that an outcome becomes surer as the plan runs
+    It covers the steady windows up to the next change, so that an outcome becomes surer as the plan runs
     on. Predicted and measured speed are compared without what the host's other load took: that came and went
     whatever the plan was.
 
