@@ -81,7 +81,7 @@ def test_what_is_foretold_is_what_the_master_does(data, foreign, in_place):
         assert sorted(str(role) for role, n in told.started for _ in range(n)) == started
         assert set(told.stopped) - ended == stopped
         assert set(told.restarted) == restarted
-        assert set(told.kept) - ended == kept
+        assert set(told.undisturbed) - ended == kept
         assert set(told.resized) == resized
         world.train()
         world.later()
@@ -94,7 +94,7 @@ def test_the_same_plan_changes_nothing():
         world = running(foreign)
         found = foretold(foreign, world.master.nodes, plan())
         assert not found
-        assert set(found.kept) == world.pods.keys()
+        assert set(found.undisturbed) == world.pods.keys()
 
 
 @for_each(
@@ -149,7 +149,7 @@ def test_what_is_foretold_is_what_the_master_of_an_elastic_job_does(n, n_then, i
     assert {node.cpu for node in job.master.nodes if node.role == "worker"} == {1 + is_larger}
     assert sum(count for _, count in told.started) == len(there - before)
     assert set(told.stopped) == before - there
-    assert set(told.kept) == before & there
+    assert set(told.undisturbed) == before & there
     assert list(told.resized) == resized
     assert not told.restarted
     assert not [o for o in job.orders[n_before:] if isinstance(o, SendEnvironment) and o.node in before]

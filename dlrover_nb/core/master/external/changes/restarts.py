@@ -49,7 +49,7 @@ class Restarts:
     ----------
     started
         How many nodes of each role begin, where any does.
-    stopped, restarted, kept
+    stopped, restarted, undisturbed
         Nodes that end, whose programs restart, and that go on undisturbed.
     resized
         Nodes of the last two kinds that get other cores or memory in place.
@@ -58,7 +58,7 @@ class Restarts:
     started: tuple[tuple[Role, int], ...]
     stopped: tuple[str, ...]
     restarted: tuple[str, ...]
-    kept: tuple[str, ...]
+    undisturbed: tuple[str, ...]
     resized: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -144,7 +144,7 @@ def _restarts(spec: ExternalSpec, nodes: tuple[_Node, ...], plan: ResourcePlan) 
         started=tuple((role, n) for role, n in n_new.items() if n),
         stopped=tuple(node.id for node in nodes if node.role in spec.world and node.id not in there),
         restarted=tuple(name for name in there if name in restarted),
-        kept=tuple(name for name in there if name not in restarted),
+        undisturbed=tuple(name for name in there if name not in restarted),
     )
 
 
@@ -200,7 +200,7 @@ def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None)
         f"ends {_named(restarts.stopped)}{one_by_one}" if restarts.stopped else "",
         f"resizes {_named(restarts.resized)} in place{OR_ELSE}" if restarts.resized else "",
         f"restarts {_named(restarts.restarted)}" if restarts.restarted else "",
-        f"does not disturb {_named(restarts.kept)}" if restarts.kept else "",
+        f"does not disturb {_named(restarts.undisturbed)}" if restarts.undisturbed else "",
     ]
     by_now = "" if n_repeated is None else f" ({n_repeated:,} rows by now)"
     cost = (
