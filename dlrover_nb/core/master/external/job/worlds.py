@@ -93,10 +93,10 @@ class Worlds:
 
     def asks(self, node: str) -> bool:
         """Whether a node's process waits for a world after the present one."""
-        asked = self._requests.get(node)
-        if asked is None:
+        request = self._requests.get(node)
+        if request is None:
             return False
-        return asked.seen >= self.now.number or self._program.get(node) != asked.program
+        return request.seen >= self.now.number or self._program.get(node) != request.program
 
     def is_outdated(self, wanted: Sequence[str]) -> bool:
         """Whether another world than the present one is due.
