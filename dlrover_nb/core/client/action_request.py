@@ -77,9 +77,9 @@ class ActionRequest:
             a number is larger than any that is meant.
         """
         if len(self.given) != 1 and set(self.given) != _SIZE:
-            known = ", ".join(each.name for each in fields(self))
+            names = ", ".join(each.name for each in fields(self))
             got = " and ".join(self.given) or "none"
-            raise InvalidValueError(f"an action must be one of {known}, got {got}; give exactly one")
+            raise InvalidValueError(f"an action must be one of {names}, got {got}; give exactly one")
         if self.restart is not None:
             node = _node(snapshot, self.restart, "restart")
             return KillRestart(node.id, node.role)
@@ -150,11 +150,11 @@ def _node(snapshot: JobSnapshot, name: str, what: str, role: Role | None = None)
         node for node in snapshot.nodes if node.phase is not NodePhase.GONE and role in {None, node.role}
     ]
     names = {name, f"{snapshot.spec.name}-{name}"}
-    found = next((node for node in there if node.id in names), None)
-    if found is not None:
-        return found
+    node = next((node for node in there if node.id in names), None)
+    if node is not None:
+        return node
     kind = {None: "a node", Role.PS: "a parameter server", Role.WORKER: "workers"}[role]
-    known = ", ".join(node.id for node in there) or "none now"
+    ids = ", ".join(node.id for node in there) or "none now"
     raise InvalidValueError(
-        f"{what} must name {kind} of job {snapshot.spec.name}, got {shown(name)}; there are: {known}"
+        f"{what} must name {kind} of job {snapshot.spec.name}, got {shown(name)}; there are: {ids}"
     )

@@ -120,7 +120,7 @@ class Cluster(Protocol):
 
 
 class OfThisAccount:
-    """What clusters share that know neither people nor namespaces: whoever reaches them is this account."""
+    """What clusters share that know neither people nor namespaces: each caller is this account."""
 
     @property
     def user(self) -> str:

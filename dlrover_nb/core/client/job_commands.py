@@ -67,7 +67,7 @@ class JobCommands:
         return self._link.snapshot()
 
     def asked_by(self, asker: Asker, commands: CommandService | None = None, *, cluster: str = "") -> Self:
-        """Return the same job for somebody else, or through another entry.
+        """Return the same job for another person, or through another entry.
 
         Parameters
         ----------
@@ -258,9 +258,9 @@ class JobCommands:
     def _open_proposal(self, snapshot: JobSnapshot) -> str:
         if snapshot.open_proposal is None:
             last = snapshot.proposals[-1] if snapshot.proposals else None
-            told = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
+            detail = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
             raise NotFoundError(
-                f"job {self.name} has no open proposal ({told}); use scale to set a plan yourself"
+                f"job {self.name} has no open proposal ({detail}); use scale to set a plan yourself"
             )
         return snapshot.open_proposal.id
 
@@ -326,7 +326,10 @@ class JobCommands:
         """
         by = f"{self._asker.person.name} for {request.first}"
         return self._commands.approve(
-            request.id, self._asker, self.facts(request.command), lambda asked: perform(self._link, asked, by)
+            request.id,
+            self._asker,
+            self.facts(request.command),
+            lambda command: perform(self._link, command, by),
         )
 
     def facts(self, command: Command, now: JobSnapshot | None = None) -> CommandFacts:

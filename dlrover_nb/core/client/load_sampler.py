@@ -1,4 +1,4 @@
-"""One sample of the load of a cluster, into the history: for whoever has the interval, a service or a timer.
+"""One sample of the load of a cluster, into the history: for callers with an interval, a service or a timer.
 
 The time is an argument, and nothing is kept between two calls, so that a service that restarts, or two of
 them, write the same series.

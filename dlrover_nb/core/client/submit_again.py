@@ -1,6 +1,6 @@
 """How to run an ended job again: the `submit` of its differences from a new job of that name.
 
-An ended job takes no more decisions, and whoever tries one wants the job back. The record of the job is at
+An ended job takes no more decisions, and its user wants the job back. The record of the job is at
 hand, so the command can be named in full; a hint to "the job file" was rejected, as a job submitted by flags
 or in a cell has none.
 """
@@ -20,7 +20,7 @@ from dlrover_nb.core.usercode import is_import
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_OF_THE_RUN = {"name", "owner"}  # the first is given by itself, the second is whoever submits
+_OF_THE_RUN = {"name", "owner"}  # the first is given by itself, the second is the person who submits
 
 
 def submit_again(spec: JobSpec) -> str:

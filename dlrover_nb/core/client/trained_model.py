@@ -82,15 +82,15 @@ def load_model(job: JobHandle | Path | str) -> TrainedModel:
 
 
 def _model_in(folder: Path) -> TrainedModel:
-    kept = read_job(folder)
-    return TrainedModel(kept.spec, kept.features, _stored(folder, kept), folder)
+    job = read_job(folder)
+    return TrainedModel(job.spec, job.features, _stored(folder, job), folder)
 
 
-def _stored(folder: Path, kept: JobFile) -> ParameterStore:
+def _stored(folder: Path, job: JobFile) -> ParameterStore:
     """Return all parameters; of a running job, which replaces its checkpoints, those of the latest."""
-    model, features = kept.spec.model, kept.features
+    model, features = job.spec.model, job.features
     n_dense = dense_parameter_count(model, len(features.categorical), len(features.numeric))
-    checkpoints = CheckpointFolder(folder, kept.spec.checkpoint_url)
+    checkpoints = CheckpointFolder(folder, job.spec.checkpoint_url)
     for attempt in range(PASSING):
         manifest = checkpoints.latest()
         if manifest is None:
@@ -106,7 +106,7 @@ def _stored(folder: Path, kept: JobFile) -> ParameterStore:
             newest = checkpoints.latest()
             if attempt == PASSING - 1 or newest is None or newest.number == manifest.number:
                 raise
-    raise NotFoundError(f"job {kept.spec.name} has no checkpoint in {folder}; wait until it has saved one")
+    raise NotFoundError(f"job {job.spec.name} has no checkpoint in {folder}; wait until it has saved one")
 
 
 class TrainedModel:

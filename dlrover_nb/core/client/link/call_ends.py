@@ -94,10 +94,10 @@ class CallLink(ABC):
 
     def snapshot(self) -> JobSnapshot:
         """Return the newest snapshot of the job."""
-        known = self._reply
-        answer = self.send(AskSnapshot(known.tag if known else ""))
-        if known is not None and isinstance(answer, Unchanged):
-            return known.snapshot
+        last = self._reply
+        answer = self.send(AskSnapshot(last.tag if last else ""))
+        if last is not None and isinstance(answer, Unchanged):
+            return last.snapshot
         self._reply = reply = expect(SnapshotReply, answer)
         return reply.snapshot
 
@@ -242,11 +242,11 @@ class CallHandler:
             case _ as never:
                 assert_never(never)
 
-    def _snapshot(self, snapshot: JobSnapshot, seen: str) -> Answer:
+    def _snapshot(self, snapshot: JobSnapshot, tag: str) -> Answer:
         """Return the snapshot with its tag; a driver publishes each as a new object."""
         with self._lock:
             last = self._last
             if last is None or last.snapshot is not snapshot:
                 self._n_snapshot += 1
                 last = self._last = SnapshotReply(snapshot, f"{self._boot}-{self._n_snapshot}")
-        return Unchanged() if last.tag == seen else last
+        return Unchanged() if last.tag == tag else last

@@ -40,14 +40,14 @@ def plan_spans(history: RunHistory) -> tuple[PlanSpan, ...]:
     Evidence is a measured outcome, or a proposal that was applied.
     """
     given = {d.proposal: d.plan for d in history.decisions if d.proposal and d.plan}
-    found = [(o.applied_at_s, o.plan) for o in history.outcomes]
-    found += [
+    starts = [(o.applied_at_s, o.plan) for o in history.outcomes]
+    starts += [
         (p.closed_at_s or p.created_at_s, given.get(p.id, p.candidate.plan))
         for p in history.proposals
         if p.status == "applied"
     ]
     spans = [PlanSpan(history.run.started_at_s, history.run.spec.plan)]
-    for at_s, plan in sorted(found, key=lambda each: each[0]):
+    for at_s, plan in sorted(starts, key=lambda each: each[0]):
         if plan != spans[-1].plan:
             spans.append(PlanSpan(at_s, plan))
     return tuple(spans)
@@ -56,8 +56,8 @@ def plan_spans(history: RunHistory) -> tuple[PlanSpan, ...]:
 def end_s(history: RunHistory) -> float:
     """Return when a run ended; of one that did not, the time up to which it is known."""
     run = history.run
-    known = max((row.at_s for row in history.series), default=run.started_at_s)
-    return known if run.ended_at_s is None else run.ended_at_s
+    last_s = max((row.at_s for row in history.series), default=run.started_at_s)
+    return last_s if run.ended_at_s is None else run.ended_at_s
 
 
 def cost(history: RunHistory) -> float | None:
@@ -82,8 +82,8 @@ def differences(specs: Sequence[JobSpec]) -> tuple[Difference, ...]:
     """Return what differs between jobs, by the keys of the job file; names and owners are no difference."""
     flat = [dict(_flat(msgspec.to_builtins(spec))) for spec in specs]
     keys = dict.fromkeys(key for each in flat for key in each)
-    found = (Difference(key, tuple(each.get(key, "-") for each in flat)) for key in keys)
-    return tuple(each for each in found if len(set(each.values)) > 1 and each.key not in {"name", "owner"})
+    rows = (Difference(key, tuple(each.get(key, "-") for each in flat)) for key in keys)
+    return tuple(each for each in rows if len(set(each.values)) > 1 and each.key not in {"name", "owner"})
 
 
 def _flat(value: object, key: str = "") -> Iterator[tuple[str, str]]:

@@ -78,8 +78,8 @@ def runs(url: str | None = None, *, job: str | None = None) -> tuple[JobRun, ...
         When the history exists but cannot be read.
     """
     with _reading(url) as store:
-        found = store.jobs() if store else ()
-    return found if job is None else _of_job(job, found)
+        all_runs = store.jobs() if store else ()
+    return all_runs if job is None else _of_job(job, all_runs)
 
 
 def run_history(job: str, run: str | None = None, url: str | None = None) -> RunHistory:
@@ -98,17 +98,17 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
     with _reading(url) as store:
         if store is None:
             raise NotFoundError(f"no job {shown(job)} in the history; {NO_HISTORY}")
-        found = _run(run, _of_job(job, store.jobs()))
-        outcomes = store.outcomes(job, run=found.run)
-        decisions = store.decisions(job, run=found.run)
+        job_run = _run(run, _of_job(job, store.jobs()))
+        outcomes = store.outcomes(job, run=job_run.run)
+        decisions = store.decisions(job, run=job_run.run)
         return RunHistory(
-            run=found,
-            proposals=store.proposals(job, run=found.run),
+            run=job_run,
+            proposals=store.proposals(job, run=job_run.run),
             decisions=decisions,
             outcomes=outcomes,
-            fits=store.fits(job, run=found.run),
-            series=store.series(job, run=found.run),
-            mitigations=store.mitigations(job, run=found.run),
+            fits=store.fits(job, run=job_run.run),
+            series=store.series(job, run=job_run.run),
+            mitigations=store.mitigations(job, run=job_run.run),
         )
 
 
@@ -146,11 +146,11 @@ def _reading(url: str | None) -> Iterator[HistoryStore | None]:
             store.close()
 
 
-def _of_job(job: str, found: Iterable[JobRun]) -> tuple[JobRun, ...]:
-    found = tuple(found)
-    mine = tuple(run for run in found if run.job == job)
+def _of_job(job: str, all_runs: Iterable[JobRun]) -> tuple[JobRun, ...]:
+    all_runs = tuple(all_runs)
+    mine = tuple(run for run in all_runs if run.job == job)
     if not mine:
-        names = list(dict.fromkeys(run.job for run in found))
+        names = list(dict.fromkeys(run.job for run in all_runs))
         raise NotFoundError(f"no job {shown(job)} in the history; {_near(job, names)}")
     return mine
 

@@ -55,26 +55,26 @@ def moment_of(history: RunHistory, at_s: float) -> Moment:
 def happenings_of(history: RunHistory) -> tuple[Happening, ...]:
     """Return what happened in a run, as far as its records tell, oldest first."""
     run = history.run
-    found = [Happening(run.started_at_s, HappeningKind.PHASE, f"submitted by {run.owner or 'someone'}")]
-    found += [
+    events = [Happening(run.started_at_s, HappeningKind.PHASE, f"submitted by {run.owner or 'someone'}")]
+    events += [
         Happening(p.created_at_s, HappeningKind.PROPOSAL, f"{p.id} proposed: {p.candidate.plan.short}")
         for p in history.proposals
     ]
-    found += [
+    events += [
         Happening(m.created_at_s, HappeningKind.PROPOSAL, f"{m.id} proposed: {m.words}")
         for m in _proposed(history)
     ]
-    found += [
+    events += [
         Happening(d.at_s, HappeningKind.DECISION, f"{d.id}: {d.words} by {d.by}") for d in history.decisions
     ]
-    found += [
+    events += [
         Happening(span.at_s, HappeningKind.PLAN, f"{span.plan.short} runs")
         for span in plan_spans(history)[1:]
     ]
     if run.ended_at_s is not None:
         message = run.message and f": {run.message}"
-        found.append(Happening(run.ended_at_s, HappeningKind.PHASE, f"{run.phase}{message}"))
-    return tuple(sorted(found, key=lambda each: each.at_s))
+        events.append(Happening(run.ended_at_s, HappeningKind.PHASE, f"{run.phase}{message}"))
+    return tuple(sorted(events, key=lambda each: each.at_s))
 
 
 def _as_then(proposal: Proposal, at_s: float) -> Proposal:

@@ -46,15 +46,15 @@ def read_status(body: bytes) -> TrainerStatus | None:
     WireError
         When it is something else, or a TrainJob could not hold it.
     """
-    told = from_json(body, TrainJobUpdate).trainer_status
-    if told is None:
+    status = from_json(body, TrainJobUpdate).trainer_status
+    if status is None:
         return None
-    metrics = tuple((each.name, each.value) for each in told.metrics or ())
+    metrics = tuple((each.name, each.value) for each in status.metrics or ())
     try:
         return TrainerStatus(
-            told.last_updated_time.astimezone(UTC).timestamp(),
-            told.progress_percentage,
-            told.estimated_remaining_seconds,
+            status.last_updated_time.astimezone(UTC).timestamp(),
+            status.progress_percentage,
+            status.estimated_remaining_seconds,
             metrics,
         )
     except (InvalidValueError, OverflowError) as error:  # the latter: no year of UTC

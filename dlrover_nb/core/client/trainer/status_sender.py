@@ -165,13 +165,13 @@ def status_of(snapshot: JobSnapshot, at_s: float) -> TrainerStatus:
 
     A job that has not succeeded is never said to be done, though its rows may be: it is yet to be evaluated.
     """
-    told, is_done = snapshot.reported, snapshot.phase is JobPhase.SUCCEEDED
-    by_program = None if told is None else told.percentage
+    reported, is_done = snapshot.reported, snapshot.phase is JobPhase.SUCCEEDED
+    by_program = None if reported is None else reported.percentage
     n_total = snapshot.train.n_sample_total
     by_rows = 100 * snapshot.train.n_sample_done // n_total if n_total else None
     percentage = by_rows if by_program is None else by_program
     left_s = 0.0 if is_done else left_of(snapshot)
-    metrics = _metrics(snapshot) | dict(() if told is None else told.metrics)
+    metrics = _metrics(snapshot) | dict(() if reported is None else reported.metrics)
     return TrainerStatus(
         at_s,
         100 if is_done else None if percentage is None else max(0, min(percentage, 99)),
