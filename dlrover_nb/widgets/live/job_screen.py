@@ -176,7 +176,7 @@ class Screen:
                 aim = f"{press.verb} {press.subject}"
                 self._view_model.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
             case Verdict.MODE:
-                self._view_model.set_mode(Mode(press.plan), why, seen=version)
+                self._view_model.set_mode(Mode(press.plan), why, version=version)
             case Verdict.OVERRIDE | Verdict.SCALE:
                 self._send_plan(press, why, version)
 
@@ -188,7 +188,7 @@ class Screen:
         elif press.verb == Verdict.OVERRIDE:
             self._view_model.override(press.subject, plan, why)
         else:
-            self._view_model.scale(plan, why, seen=version)
+            self._view_model.scale(plan, why, version=version)
 
     # drawing
 
@@ -197,9 +197,9 @@ class Screen:
         self.stage.flush()
 
     def _show(self, state: ViewState) -> None:
-        card = review(state.snapshot, state.asked, state.link)
+        card = review(state.snapshot, state.request, state.link)
         self._header.text = header_html(state.snapshot, state.link)
-        is_news = card.can_decide or card.can_answer_action or state.asked
+        is_news = card.can_decide or card.can_answer_action or state.request
         tone = Tone.NEWS if is_news else Tone.PLAIN
         if state.snapshot.phase is JobPhase.FAILED:
             tone = Tone.FAILED
@@ -210,7 +210,7 @@ class Screen:
             self._press.tags = [state.snapshot.version]
         self.buttons.show(state, card)
         self.action.show(state, card)
-        is_own = state.asked is not None and state.asked.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
+        is_own = state.request is not None and state.request.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
         self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
         self.chart_grid.update(state)
         self.chart_grid.mark(self.sliders.shown.candidate)

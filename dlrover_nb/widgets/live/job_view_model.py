@@ -36,7 +36,7 @@ class ViewState:
 
     snapshot: JobSnapshot
     series: SeriesChunk
-    asked: PendingAction | None
+    request: PendingAction | None
     link: Link
 
 
@@ -65,7 +65,7 @@ class JobViewModel:
         self._lock = threading.Lock()
         self._fetching = threading.Lock()
         self._window = Window()
-        self._asked: PendingAction | None = None
+        self._request: PendingAction | None = None
         self._error = ""
         self._snapshot = handle.snapshot()
         self._heard_s = monotonic()
@@ -94,7 +94,7 @@ class JobViewModel:
         """Return the present state."""
         with self._lock:
             link = Link(self._monotonic() - self._heard_s, self._error)
-            return ViewState(self._snapshot, self._window.chunk(), self._asked, link)
+            return ViewState(self._snapshot, self._window.chunk(), self._request, link)
 
     def accept(self, proposal: str, why: str = "") -> None:
         """Accept the proposal, or the action against stragglers, that the user saw."""
@@ -111,18 +111,18 @@ class JobViewModel:
             lambda: self._handle.override(plan, proposal=proposal, why=why),
         )
 
-    def scale(self, plan: ResourcePlan, why: str = "", *, seen: str) -> None:
-        """Change the job to a plan that answers no proposal, if its version is still the one seen."""
+    def scale(self, plan: ResourcePlan, why: str = "", *, version: str) -> None:
+        """Change the job to a plan that answers no proposal, if its `version` is still the present one."""
         self._ask(
             PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
-            lambda: self._handle.scale(plan, why=why, seen=seen),
+            lambda: self._handle.scale(plan, why=why, seen=version),
         )
 
-    def set_mode(self, mode: Mode, why: str = "", *, seen: str) -> None:
-        """Set who decides from now on, if the job's version is still the one that was seen."""
+    def set_mode(self, mode: Mode, why: str = "", *, version: str) -> None:
+        """Set who decides from now on, if the job's `version` is still the present one."""
         self._ask(
             PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
-            lambda: self._handle.set_mode(mode, why=why, seen=seen),
+            lambda: self._handle.set_mode(mode, why=why, seen=version),
         )
 
     def undo(self, decision: str, why: str = "", *, aim: str, is_under_way: bool = False) -> None:
@@ -130,13 +130,13 @@ class JobViewModel:
 
         `is_under_way`: they saw it being applied, and cancel that.
         """
-        asked = PendingAction(None, aim=aim)
-        self._ask(asked, lambda: self._handle.undo(decision, why=why, is_under_way=is_under_way))
+        request = PendingAction(None, aim=aim)
+        self._ask(request, lambda: self._handle.undo(decision, why=why, is_under_way=is_under_way))
 
-    def refuse(self, asked: PendingAction, why: str) -> None:
+    def refuse(self, request: PendingAction, why: str) -> None:
         """Record that a request cannot be sent."""
         with self._lock:
-            self._asked = replace(asked, answer=Answer.REFUSED, why=why)
+            self._request = replace(request, answer=Answer.REFUSED, why=why)
         self._on_change()
 
     def weigh(self, plan: ResourcePlan) -> Weighed:
@@ -148,20 +148,20 @@ class JobViewModel:
         """Query why a plan is recommended, or none; blocks, so not for a front end's thread."""
         return self._handle.explain(proposal)
 
-    def _ask(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+    def _ask(self, request: PendingAction, action: Callable[[], Decision]) -> None:
         with self._lock:
-            if self._asked is not None and self._asked.answer is Answer.ASKED:
+            if self._request is not None and self._request.answer is Answer.ASKED:
                 return  # a double click: the first one is pending
-            self._asked = asked
+            self._request = request
         self._on_change()
-        _ACTIONS.submit(self._act, asked, action)
+        _ACTIONS.submit(self._act, request, action)
 
-    def _act(self, asked: PendingAction, action: Callable[[], Decision]) -> None:
+    def _act(self, request: PendingAction, action: Callable[[], Decision]) -> None:
         try:
-            done = replace(asked, answer=Answer.TAKEN, decision=action())
+            done = replace(request, answer=Answer.TAKEN, decision=action())
         except DlroverError as error:
-            done = replace(asked, answer=Answer.REFUSED, why=str(error))
+            done = replace(request, answer=Answer.REFUSED, why=str(error))
         with self._lock:
-            self._asked = done
+            self._request = done
         self.fetch()
         self._on_change()

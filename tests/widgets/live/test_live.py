@@ -43,7 +43,7 @@ def feed_of(master: Master, **options):
 
 
 def answer_of(feed: JobViewModel):
-    asked = feed.state().asked
+    asked = feed.state().request
     return asked and asked.answer
 
 
@@ -61,7 +61,7 @@ def test_accepting_what_was_superseded_is_refused_with_the_story(master):
     master.step("p2", ProposalStatus.SUPERSEDED)
     feed.accept("p2")
     changes.until(lambda: answer_of(feed) is Answer.REFUSED)
-    assert "superseded by p3" in feed.state().asked.why
+    assert "superseded by p3" in feed.state().request.why
     assert not master.asked
 
 

@@ -39,7 +39,7 @@ def screen(view):
 
 
 def answered(view) -> bool:
-    asked = view.view_model.state().asked
+    asked = view.view_model.state().request
     return asked is not None and asked.answer is not Answer.ASKED
 
 
@@ -60,7 +60,7 @@ def move(screen, axis: Axis, number: float) -> None:
 
 def drawn(screen) -> None:
     """Draw once the master has said what the sliders' plan brings."""
-    until(lambda: screen.sliders.told.weighed is not None)
+    until(lambda: screen.sliders.consequence.weighed is not None)
     screen._show(screen._view_model.state())
 
 
@@ -76,13 +76,13 @@ def test_the_buttons_follow_the_open_proposal(master, view, screen):
 def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master, view, screen):
     press(screen, "Accept p1")  # the label that the browser still showed
     until(lambda: answered(view))
-    assert view.view_model.state().asked.answer is Answer.REFUSED
+    assert view.view_model.state().request.answer is Answer.REFUSED
     assert not master.asked
 
 
 def test_a_press_of_a_button_that_has_just_changed_is_not_sent(master, view, screen):
     screen._press.value = "Accept p2\n799\nv0\n1"
-    asked = view.view_model.state().asked
+    asked = view.view_model.state().request
     assert asked.answer is Answer.REFUSED
     assert "had just changed to 'Accept p2'" in asked.why
     assert not master.asked
@@ -229,8 +229,8 @@ def test_a_press_of_a_button_that_named_another_plan_is_refused(master, view, sc
     label = screen.sliders.send.label
     move(screen, Axis.PS_CPU, 0.75)
     press(screen, label)
-    assert view.view_model.state().asked.answer is Answer.REFUSED
-    assert "sliders have moved since" in view.view_model.state().asked.why
+    assert view.view_model.state().request.answer is Answer.REFUSED
+    assert "sliders have moved since" in view.view_model.state().request.why
     assert not master.asked
 
 
@@ -252,7 +252,7 @@ def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_aga
 
 
 def test_undo_takes_back_the_decision_on_the_button(master, view, screen):
-    view.view_model.scale(b.plan(2, 1), seen=view.view_model.state().snapshot.version)
+    view.view_model.scale(b.plan(2, 1), version=view.view_model.state().snapshot.version)
     until(lambda: answered(view))
     redraw(view, screen)
     label = screen.buttons.undo.label
@@ -261,8 +261,8 @@ def test_undo_takes_back_the_decision_on_the_button(master, view, screen):
     press(screen, label)
     until(lambda: master.state.target == b.NOW_PLAN and answered(view))
     press(screen, label, 2)  # as a page does that did not hear of it
-    until(lambda: view.view_model.state().asked.answer is Answer.REFUSED)
-    assert "no longer the latest" in view.view_model.state().asked.why
+    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
+    assert "no longer the latest" in view.view_model.state().request.why
 
 
 def test_a_change_that_is_in_place_by_now_is_not_taken_back_by_its_cancel(master, view, screen):
@@ -273,25 +273,25 @@ def test_a_change_that_is_in_place_by_now_is_not_taken_back_by_its_cancel(master
     master.state = replace(master.state, running=b.plan(2, 1), under_way="", phase=JobPhase.TRAINING)
     press(screen, label)
     until(lambda: answered(view))
-    assert "no longer is, so there is nothing to cancel" in view.view_model.state().asked.why
+    assert "no longer is, so there is nothing to cancel" in view.view_model.state().request.why
     assert not master.asked
 
 
 def test_a_plan_or_a_mode_of_an_old_picture_is_refused(master, view, screen):
     redraw(view, screen)
     (version,) = screen._press.tags
-    view.view_model.set_mode(Mode.AUTO, seen=version)
+    view.view_model.set_mode(Mode.AUTO, version=version)
     until(lambda: answered(view))
     redraw(view, screen)
     screen._press.value = f"mode to manual\n60000\n{version}\n1"
-    until(lambda: view.view_model.state().asked.answer is Answer.REFUSED)
+    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
     assert master.state.mode is Mode.AUTO
 
 
 @pytest.mark.parametrize("label", ["Accept", "Reject", "Undo", "Override with 3w x 0.5 + 1p x 0.25"])
 def test_a_press_that_names_nothing_is_not_taken_for_what_is_open(master, view, screen, label):
     press(screen, label)
-    assert "named nothing that is open" in view.view_model.state().asked.why
+    assert "named nothing that is open" in view.view_model.state().request.why
     assert not master.asked
 
 
@@ -306,7 +306,7 @@ def test_the_mode_on_the_screen_is_the_one_that_holds(master, view, screen):
     master.reachable = False
     screen.buttons.mode.value = "manual"  # as the page has it, once it is chosen
     press(screen, "mode to manual")
-    until(lambda: view.view_model.state().asked.answer is Answer.REFUSED)
+    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
     screen._show(view.view_model.state())
     assert screen.buttons.mode.value == Mode.AUTO
 
@@ -319,7 +319,7 @@ def test_a_tapped_plan_sets_the_sliders(screen):
 
 def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
     drawn(screen)
-    candidate = screen.sliders.told.candidate
+    candidate = screen.sliders.consequence.candidate
     assert screen.chart_grid._on_front._at.model.data["x"] == [candidate.cost]
     assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
     screen.chart_grid.axis.value = "ps_cpu"
@@ -374,7 +374,7 @@ def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, vi
     master.reachable = False
     move(screen, Axis.WORKERS, 1)
     screen._show(view.view_model.state())
-    until(lambda: screen.sliders.told.error)
+    until(lambda: screen.sliders.consequence.error)
     screen._show(view.view_model.state())
     assert "does not answer" in screen.sliders._words.text
     master.reachable = True
@@ -388,7 +388,7 @@ def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(mas
     master.reachable = False
     move(screen, Axis.WORKERS, 1)
     screen._show(view.view_model.state())
-    until(lambda: screen.sliders.told.error)
+    until(lambda: screen.sliders.consequence.error)
     master.reachable, n = True, len(master.weighed)
     screen._show(view.view_model.state())  # the error's own drawing
     assert not screen.sliders._latest._is_running

@@ -175,8 +175,8 @@ class RenderTarget:
         """Have the page drawn on the next tick of its session, unless that has just ended.
 
         Only on the server's own thread, where sessions end: Bokeh takes a document apart before it reports
-        that, and whoever draws in between finds parts of it missing. Nor may two threads call Bokeh here at
-        a time: it keeps the current document of all of them in one list.
+        that, and a thread that draws in between finds parts of it missing. Two threads must not call Bokeh
+        here at a time: it keeps the current document of all of them in one list.
         """
         if doc.session_context is None:
             self._on_close()
@@ -209,9 +209,9 @@ class RenderTarget:
         else:
             roots = self._root.layout._models.values()  # noqa: SLF001 - panel has no public API
             docs = {root.document for root, _parent in roots} - {None}
-        with ExitStack() as held:
+        with ExitStack() as stack:
             for doc in docs:
-                held.enter_context(_collected_once(doc.models))
+                stack.enter_context(_collected_once(doc.models))
             yield
 
     @contextmanager
@@ -269,13 +269,13 @@ def _collected_once(models: Any) -> Iterator[None]:  # noqa: ANN401 - bokeh has 
     if "invalidate" in vars(models):
         yield  # held already, further out
         return
-    asked: list[None] = []
-    models.invalidate = lambda: asked.append(None)
+    calls: list[None] = []
+    models.invalidate = lambda: calls.append(None)
     try:
         yield
     finally:
         del models.invalidate
-        if asked:
+        if calls:
             models.invalidate()
 
 

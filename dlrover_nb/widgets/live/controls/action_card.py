@@ -50,7 +50,7 @@ class ActionCard:
     def show(self, state: ViewState, card: Review) -> None:
         """Draw the action that waits, or the one that is under way."""
         opened = state.snapshot.open_mitigation if card.can_answer_action else None
-        shown = shown_action(state.snapshot, state.asked)
+        shown = shown_action(state.snapshot, state.request)
         self._card.text = "" if shown is None else action_html(shown)
         self._card.visible = shown is not None
         for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
@@ -60,13 +60,13 @@ class ActionCard:
             pressed.disabled = opened is None
 
 
-def shown_action(snapshot: JobSnapshot, asked: PendingAction | None) -> Mitigation | None:
+def shown_action(snapshot: JobSnapshot, request: PendingAction | None) -> Mitigation | None:
     """Return the action that a card is about: the open one, the one just answered, or one under way."""
     if snapshot.phase.is_final:
         return None
     if snapshot.open_mitigation is not None:
         return snapshot.open_mitigation
-    answered = asked.proposal if asked is not None else ""
+    answered = request.proposal if request is not None else ""
     return next(
         (each for each in reversed(snapshot.mitigations) if each.id == answered or each.is_under_way),
         None,

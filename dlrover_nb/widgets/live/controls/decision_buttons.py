@@ -76,15 +76,15 @@ class DecisionButtons:
         self._undone.text = escape(undo_words(state.snapshot))
         self.undo.disabled = back is None or not card.can_act
         self.mode.disabled = not card.can_act
-        asked = state.asked
-        self._clear_reason(asked)
-        if asked is None or asked.verdict is not Verdict.MODE or asked.answer is not Answer.ASKED:
+        request = state.request
+        self._clear_reason(request)
+        if request is None or request.verdict is not Verdict.MODE or request.answer is not Answer.ASKED:
             holds = str(state.snapshot.mode)
             self.mode.tags = [holds]  # before the value: a page takes another value for the user's choice
             self.mode.value = holds
 
-    def _clear_reason(self, asked: PendingAction | None) -> None:
+    def _clear_reason(self, request: PendingAction | None) -> None:
         """Empty the reason once it was kept with a decision: it is none of the next one's."""
-        if asked is not None and asked.answer is Answer.TAKEN and asked is not self._cleared_after:
-            self._cleared_after = asked
+        if request is not None and request.answer is Answer.TAKEN and request is not self._cleared_after:
+            self._cleared_after = request
             self._why.value = ""

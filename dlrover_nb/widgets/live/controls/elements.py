@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # The press carries what the browser showed: between a change here and its arrival there, a press means what
 # was still on the button, and the master refuses what is stale instead of taking it for something else. It
-# also carries for how many ms the button had meant that, by a clock that nobody sets: a click aimed at what
+# also carries for how many ms the button had meant that, by a clock that is never set: a click aimed at what
 # was there before is not meant.
 # It carries the version of the plan that the page showed too. A page that is old sends nothing.
 _PRESS = """

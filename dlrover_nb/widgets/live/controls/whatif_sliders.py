@@ -68,15 +68,15 @@ class Sliders:
         self._view_model, self._lock, self._on_change = view_model, lock, on_change
         self._latest = LatestOnly(self._weigh)
         self._chosen: ResourcePlan | None = None  # None: the user has moved no slider
-        self._asked_before: PendingAction | None = (
+        self._request_before: PendingAction | None = (
             None  # the newest request when the user moved a slider last
         )
         self._is_drawing = False
-        self._asked: Hashable = None
+        self._question: Hashable = None
         self._asked_at_s, self._is_unanswered = 0.0, False
         snapshot = view_model.state().snapshot
-        self._told = Consequence(rest(snapshot))
-        self.shown = self._told  # what is drawn, as text and as cross
+        self._consequence = Consequence(rest(snapshot))
+        self.shown = self._consequence  # what is drawn, as text and as cross
         self._ladders: dict[Axis, Ladder] = {}
         self.knobs = {
             axis: Slider(sizing_mode="stretch_width", margin=(2, 10), min_width=120) for axis in Axis
@@ -135,7 +135,7 @@ class Sliders:
         self._on_change()
 
     def _choose(self, plan: ResourcePlan) -> None:
-        self._chosen, self._asked_before = plan, self._view_model.state().asked
+        self._chosen, self._request_before = plan, self._view_model.state().request
 
     def _go_back(self, event: object) -> None:  # noqa: ARG002 - param's signature
         with self._lock:
@@ -146,9 +146,9 @@ class Sliders:
 
     def _weigh(self, plan: ResourcePlan) -> None:
         try:
-            self._told = Consequence(plan, self._view_model.weigh(plan))
+            self._consequence = Consequence(plan, self._view_model.weigh(plan))
         except DlroverError as error:
-            self._told = Consequence(plan, error=str(error).splitlines()[0])
+            self._consequence = Consequence(plan, error=str(error).splitlines()[0])
             self._is_unanswered = True
         self._on_change()
 
@@ -159,15 +159,15 @@ class Sliders:
         """
         question = (self.plan, _state(snapshot))
         again = self._is_unanswered and snapshot.at_s != self._asked_at_s
-        if (again or question != self._asked) and not snapshot.phase.is_final:
-            self._asked, self._asked_at_s, self._is_unanswered = question, snapshot.at_s, False
+        if (again or question != self._question) and not snapshot.phase.is_final:
+            self._question, self._asked_at_s, self._is_unanswered = question, snapshot.at_s, False
             self._latest.ask(self.plan)
 
     @property
-    def told(self) -> Consequence:
+    def consequence(self) -> Consequence:
         """What is known of the plan of the sliders."""
-        told = self._told
-        return told if told.plan == self.plan else Consequence(self.plan)
+        consequence = self._consequence  # read once: a thread replaces it
+        return consequence if consequence.plan == self.plan else Consequence(self.plan)
 
     # drawing
 
@@ -182,11 +182,11 @@ class Sliders:
         finally:
             self._is_drawing = False
         ended = snapshot.phase.is_final
-        self.shown = told = self.told
-        self._words.text = "" if ended else consequence_html(told, snapshot)
+        self.shown = consequence = self.consequence
+        self._words.text = "" if ended else consequence_html(consequence, snapshot)
         nothing, label = nothing_to_send(snapshot, self.plan), button_label(snapshot, self.plan)
         relabel(self.send, nothing or label, meaning(label))
-        self.send.disabled = not can_send or not told.is_possible or bool(nothing)
+        self.send.disabled = not can_send or not consequence.is_possible or bool(nothing)
         self._answer.text = escape(answer)
         self.back.label = "Back to the proposal" if snapshot.open_proposal else "Back to the plan now"
         self.back.disabled = self._chosen is None
@@ -196,8 +196,10 @@ class Sliders:
 
         A request older than the last move is none of these sliders': they may pass over its plan.
         """
-        asked = None if state.asked is self._asked_before else state.asked
-        decided = asked.decision.plan if asked and asked.answer is Answer.TAKEN and asked.decision else None
+        request = None if state.request is self._request_before else state.request
+        decided = (
+            request.decision.plan if request and request.answer is Answer.TAKEN and request.decision else None
+        )
         if decided is not None and decided == self._chosen == state.snapshot.target:
             self._chosen = None
 

@@ -46,14 +46,13 @@ class LiveSeries:
             changed |= grid not in shown and grid.clear()
         return changed
 
-    def _grid(self, group: Mapping[str, Series], taken: list[_Grid]) -> _Grid:
+    def _grid(self, group: Mapping[str, Series], used: list[_Grid]) -> _Grid:
         """Return the source that has drawn any of these layers; else a new one."""
-        known = (grid for grid in self._grids if grid not in taken and grid.has_any(group))
-        found = next(known, None)
-        if found is None:
-            found = _Grid(self._figure, self._hover)
-            self._grids.append(found)
-        return found
+        grid = next((each for each in self._grids if each not in used and each.has_any(group)), None)
+        if grid is None:
+            grid = _Grid(self._figure, self._hover)
+            self._grids.append(grid)
+        return grid
 
 
 def keyed(layers: Sequence[Series]) -> dict[str, Series]:
@@ -159,6 +158,6 @@ class _Columns:
         return {"y1": low, "y2": self._edge(key, layer.high)}
 
     def _edge(self, name: str, values: Sequence[float]) -> str:
-        known = self._names.setdefault(id(values), name)
-        self._edges[known] = values
-        return known
+        edge = self._names.setdefault(id(values), name)
+        self._edges[edge] = values
+        return edge

@@ -65,13 +65,13 @@ def with_gaps(
     """
     lines = lines or {}
     rows: list[tuple[float, list[float], list[float]]] = []
-    known = [all(math.isfinite(column[i]) for column in areas.values()) for i in range(len(t_s))]
+    finite = [all(math.isfinite(column[i]) for column in areas.values()) for i in range(len(t_s))]
     for i, t in enumerate(t_s):
-        if known[i]:
-            if rows and not known[i - 1]:
+        if finite[i]:
+            if rows and not finite[i - 1]:
                 rows.append((t, [0.0] * len(areas), [math.nan] * len(lines)))
             rows.append((t, [c[i] for c in areas.values()], [c[i] for c in lines.values()]))
-        elif rows and known[i - 1]:
+        elif rows and finite[i - 1]:
             rows.append((rows[-1][0], [0.0] * len(areas), [math.nan] * len(lines)))
     columns: dict[str, list[object]] = {"t": [t for t, _, _ in rows]}
     columns |= {name: [row[1][i] for row in rows] for i, name in enumerate(areas)}
