@@ -52,13 +52,13 @@ def _brain(
 
     named, history = name or _name_of(commands), history or _shared_history(commands)
     if action == "show":
-        found = RoundStore(history).newest(named)
-        if not found:
+        rounds = RoundStore(history).newest(named)
+        if not rounds:
             raise NotFoundError(
                 f"no brain has planned for {named} in this history; start one with `dlrover-nb brain`, or "
                 "name the cluster with --name"
             )
-        return BrainView(found[0])
+        return BrainView(rounds[0])
     brain = _made(commands, named, history, interval_s, settings)
     return _once(brain) if action == "once" else _run(brain, named)
 
@@ -134,31 +134,31 @@ def _run(brain: Brain, name: str) -> Note:
     return Note("Brain", f"the brain of {name} has ended; jobs go on by themselves")
 
 
-def _note(cluster: Cluster, history: str | None, found: BrainRound) -> None:
+def _note(cluster: Cluster, history: str | None, last: BrainRound) -> None:
     """Log a round, and keep what the machines of the cluster do meanwhile."""
     from dlrover_nb.core.client.load_sampler import sample_load  # noqa: PLC0415 - with the verb alone
 
-    _log(found)
+    _log(last)
     try:
-        sample_load(cluster, found.at_s, history)
+        sample_load(cluster, last.at_s, history)
     except DlroverError as error:
         logging.getLogger(__name__).warning("the load of the cluster is not kept: %s", error.text)
 
 
-def _log(found: BrainRound) -> None:
-    grown = [f"{share.job} {share.added_cores:+g} cores" for share in found.shares if share.added_cores]
-    refused = [f"{share.job} refused: {share.refused}" for share in found.shares if share.refused]
-    started = [f"{each.job} starts with {each.admitted.short}" for each in found.queue if each.admitted]
-    n_waiting = sum(each.admitted is None for each in found.queue)
+def _log(last: BrainRound) -> None:
+    grown = [f"{share.job} {share.added_cores:+g} cores" for share in last.shares if share.added_cores]
+    refused = [f"{share.job} refused: {share.refused}" for share in last.shares if share.refused]
+    started = [f"{each.job} starts with {each.admitted.short}" for each in last.queue if each.admitted]
+    n_waiting = sum(each.admitted is None for each in last.queue)
     logging.getLogger(__name__).info(
         "round %d of term %d in %.2f s: %d jobs take part, %d do not, %d wait%s",
-        found.number,
-        found.term,
-        found.took_s,
-        len(found.shares),
-        len(found.apart),
+        last.number,
+        last.term,
+        last.took_s,
+        len(last.shares),
+        len(last.apart),
         n_waiting,
-        "".join(f"; {each}" for each in (*started, *grown, *refused, *([found.note] if found.note else []))),
+        "".join(f"; {each}" for each in (*started, *grown, *refused, *([last.note] if last.note else []))),
     )
 
 

@@ -1,8 +1,8 @@
 """The tile of the dashboard in JupyterLab's launcher, by an entry point of jupyter-server-proxy.
 
-JupyterLab starts the server when somebody opens the tile, on a socket that this user alone may open, and
-passes on requests of whoever has signed in to JupyterLab. So the server has no sign-in of its own: who
-reaches it is this user.
+JupyterLab starts the server when the user opens the tile, on a socket that this user alone may open, and
+passes on the requests of those who have signed in to JupyterLab. So the server has no sign-in of its own:
+every caller is this user.
 """
 
 from __future__ import annotations

@@ -105,9 +105,9 @@ def _progress(snapshot: JobSnapshot) -> RenderableType:
         f"{train.n_sample_done / total:.1%} of {train.n_sample_total:,} samples",
     )
     counts = Text(f"shards  {train.done:,} done, {train.doing:,} doing, {train.todo:,} to do", style="dim")
-    told = snapshot.reported
+    reported = snapshot.reported
     return Group(
-        row, counts, *([] if told is None else [Text(f"reported  {reported_words(snapshot, told)}")])
+        row, counts, *([] if reported is None else [Text(f"reported  {reported_words(snapshot, reported)}")])
     )
 
 

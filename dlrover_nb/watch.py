@@ -47,7 +47,7 @@ class Order:
     verdict: Verdict
     proposal: str = ""
     mode: Mode | None = None
-    seen: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Prompt:
 
     Parameters
     ----------
-    said
+    answer
         What the last key brought.
     asks_mode
         Whether the next key names a mode.
@@ -64,7 +64,7 @@ class Prompt:
         Whether the last key ended the display.
     """
 
-    said: str = ""
+    answer: str = ""
     asks_mode: bool = False
     has_quit: bool = False
 
@@ -75,7 +75,7 @@ def press(prompt: Prompt, key: str, shown: JobSnapshot) -> tuple[Prompt, Order |
         mode = MODES.get(key)
         if mode is None:
             return Prompt("the mode stays"), None
-        return Prompt(), Order(Verdict.MODE, mode=mode, seen=shown.version)
+        return Prompt(), Order(Verdict.MODE, mode=mode, version=shown.version)
     if key == "q":
         return Prompt(has_quit=True), None
     if key == "m":
@@ -112,7 +112,7 @@ def carry_out(order: Order, handle: JobHandle) -> str:
             case Order(verdict=Verdict.REJECT):
                 made = handle.reject(order.proposal, why=WHY)
             case Order(mode=Mode() as mode):
-                made = handle.set_mode(mode, why=WHY, seen=order.seen)
+                made = handle.set_mode(mode, why=WHY, seen=order.version)
             case _:
                 raise AssertionError(order)
     except DlroverError as error:
@@ -161,7 +161,7 @@ class _Watch:
     def _take(self, key: str, shown: JobSnapshot) -> None:
         self._prompt, order = press(self._prompt, key, shown)
         if order is not None:
-            self._prompt = replace(self._prompt, said=carry_out(order, self._handle))
+            self._prompt = replace(self._prompt, answer=carry_out(order, self._handle))
 
     def _redraw(self) -> JobSnapshot:
         chunk = self._handle.series(self._cursor)
@@ -173,11 +173,11 @@ class _Watch:
 
     def _drawn(self, snapshot: JobSnapshot) -> RenderableType:
         story = tuple(map(in_shell_words, snapshot.story))
-        said = replace(snapshot, story=story, message=in_shell_words(snapshot.message))
-        lines = [Text(self._prompt.said)] if self._prompt.said else []
+        in_shell = replace(snapshot, story=story, message=in_shell_words(snapshot.message))
+        lines = [Text(self._prompt.answer)] if self._prompt.answer else []
         if self._keys.is_there and not snapshot.phase.is_final:
             lines.append(Text(keys_line(self._prompt, snapshot), style="dim"))
-        return Group(render(said, self._rates), *lines)
+        return Group(render(in_shell, self._rates), *lines)
 
 
 def follow(handle: JobHandle, stream: TextIO) -> JobSnapshot:

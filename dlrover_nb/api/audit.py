@@ -113,8 +113,8 @@ def verify(anchor: str | None = None) -> Note:
         check, wrong = verified(store, anchor=anchor or "")
     if wrong:
         raise AuditBrokenError("\n".join(wrong))
-    said = f"{check.seq:,} rows are as they were written; write down the hash of the last one: {check.hash}"
-    return Note("The audit is sound", said)
+    text = f"{check.seq:,} rows are as they were written; write down the hash of the last one: {check.hash}"
+    return Note("The audit is sound", text)
 
 
 def export(

@@ -271,7 +271,7 @@ class Cluster(Records):
         >>> cluster.logs("ads-ctr", "worker-0", n=20)
         """
         try:
-            found = self.job(job)
+            job_here = self.job(job)
         except NotFoundError as gone:
             if self.simulated:
                 raise
@@ -280,7 +280,7 @@ class Cluster(Records):
             if node is not None:
                 raise
             return self.unmanaged_job(job).logs(n=n)
-        return found.logs(node, n=n)
+        return job_here.logs(node, n=n)
 
     def dash(self, job: str | None = None) -> ManyJobs:
         """Return a live view of all jobs; a click on one opens it below, with its buttons.

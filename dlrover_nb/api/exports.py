@@ -197,8 +197,8 @@ def dry_run_lines(server: object, documents: Sequence[dict[str, Any]], what: str
     for each in judged:
         if each.is_wrong:
             raise InvalidValueError(f"{what} is refused by the API server: {each.what}: {each.words}")
-    taken = [each for each in judged if not each.words]
-    n_doc = "all" if len(taken) == len(judged) else str(len(taken))
+    accepted = [each for each in judged if not each.words]
+    n_doc = "all" if len(accepted) == len(judged) else str(len(accepted))
     head = f"In a dry run the cluster's API server would take {n_doc} of {len(judged)}."
     return (head, *(f"{each.what}: {each.words}" for each in judged if each.words))
 
@@ -209,8 +209,8 @@ def plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
         return snapshot.target
     plans = {p.id: p.candidate.plan for p in snapshot.proposals}
     if name not in plans:
-        known = ", ".join((CURRENT, *plans))
-        raise NotFoundError(f"job {snapshot.spec.name} has no plan {name!r}; known: {known}")
+        names = ", ".join((CURRENT, *plans))
+        raise NotFoundError(f"job {snapshot.spec.name} has no plan {name!r}; known: {names}")
     return plans[name]
 
 

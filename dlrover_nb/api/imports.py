@@ -103,12 +103,12 @@ class ImportView(Shown):
 
     def view(self) -> View:
         """Return the content."""
-        found = self.imported
-        listed = (*_listed("changed since", found.differs), *_listed("not in the file", found.unknown))
-        blocks: list[Block] = [Facts((*_facts(found), *listed))]
-        if found.plan is not None:
-            blocks += plan_view(found.plan).blocks
-        blocks += _provenance_blocks(found.provenance)
+        imported = self.imported
+        listed = (*_listed("changed since", imported.differs), *_listed("not in the file", imported.unknown))
+        blocks: list[Block] = [Facts((*_facts(imported), *listed))]
+        if imported.plan is not None:
+            blocks += plan_view(imported.plan).blocks
+        blocks += _provenance_blocks(imported.provenance)
         return View(f"Import of {self.path}", (*blocks, *self._beside()))
 
     def tables(self) -> Tables:

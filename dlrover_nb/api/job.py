@@ -143,8 +143,8 @@ class Job(Results):
         --------
         >>> job.why("p1", question="sure")
         """
-        asked = None if question is None else question_of(str(question))
-        return WhyView(self.handle.explain(proposal), self.handle.snapshot(), asked)
+        chosen = None if question is None else question_of(str(question))
+        return WhyView(self.handle.explain(proposal), self.handle.snapshot(), chosen)
 
     def whatif(
         self,

@@ -75,14 +75,14 @@ class JobBuilder(BareRepr):
             When the command is no text that a shell could split, and no list.
         """
         words = _words(name, command)
-        said = _written(settings) | ({"command": words} if words else {})
+        entry = _written(settings) | ({"command": words} if words else {})
         if name not in set(Role):
             others = [each for each in self._external.get("roles", ()) if each["name"] != name]
-            return self.programs(roles=[*others, {"name": name, **said}])
-        size = {key: said.pop(key) for key in _PLAN if key in said}
+            return self.programs(roles=[*others, {"name": name, **entry}])
+        size = {key: entry.pop(key) for key in _PLAN if key in entry}
         plan = {**self.content.get("plan", {}), name: size}
         sized = replace(self, content={**self.content, "plan": plan})
-        return sized.programs(**{name: said}) if said or name in self._external else sized
+        return sized.programs(**{name: entry}) if entry or name in self._external else sized
 
     def programs(self, **keys: object) -> JobBuilder:
         """Return the builder with keys of the job file's ``external`` group, such as ``framework``."""

@@ -138,6 +138,6 @@ def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError 
     return LogsView(f"{logs_title(job, node)}, left in {folder}", lines)
 
 
-def ids(found: tuple[JobRun, ...]) -> dict[str, tuple[str, ...]]:
+def ids(rows: tuple[JobRun, ...]) -> dict[str, tuple[str, ...]]:
     """Return job -> ids of its runs."""
-    return {job: tuple(r.run for r in found if r.job == job) for job in dict.fromkeys(r.job for r in found)}
+    return {job: tuple(r.run for r in rows if r.job == job) for job in dict.fromkeys(r.job for r in rows)}

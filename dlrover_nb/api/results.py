@@ -83,7 +83,7 @@ class Results(Steering):
         snapshot = handle.snapshot()
         nodes = {node.id for node in snapshot.nodes}
         spec = snapshot.spec
-        found = review(
+        findings = review(
             handle.series(),
             nodes,
             spec.sync,
@@ -91,7 +91,7 @@ class Results(Steering):
             solution=solution,
             of_controller=snapshot.stragglers,
         )
-        return StragglersView(snapshot, found)
+        return StragglersView(snapshot, findings)
 
     def history(self, run: str | None = None) -> HistoryView:
         """Return this run of the job, or an earlier one, from the history.

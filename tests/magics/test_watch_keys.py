@@ -42,7 +42,7 @@ def test_after_m_the_next_key_is_a_mode_or_changes_nothing(key: str) -> None:
     assert order is None
     after, order = watch.press(asked, key, TRAINING)
     assert (order.mode if order else None) == {"m": "manual", "s": "suggest", "a": "auto"}.get(key)
-    assert order is None or order.seen == TRAINING.version
+    assert order is None or order.version == TRAINING.version
     assert after in {watch.Prompt(), watch.Prompt("the mode stays")}
 
 
@@ -119,7 +119,7 @@ def test_keys_with_shift_answer_the_action_on_the_screen(
 
 def test_a_key_with_shift_answers_no_proposal() -> None:
     prompt, order = watch.press(watch.Prompt(), "A", TRAINING)
-    assert (prompt.said, order) == ("no action is open", None)
+    assert (prompt.answer, order) == ("no action is open", None)
 
 
 def test_a_proposal_that_was_replaced_meanwhile_is_not_accepted(

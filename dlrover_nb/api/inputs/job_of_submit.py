@@ -76,9 +76,9 @@ def _check_policy(name: str) -> None:
 
 def settings_of(given: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     """Return settings by their paths, of keyword arguments; see the module."""
-    known = (*known_keys(), *OLD_KEYS, *PARTS, *known_keys("data"), *known_keys("model"))
+    keys = (*known_keys(), *OLD_KEYS, *PARTS, *known_keys("data"), *known_keys("model"))
     for key in given:
-        check_known("key", key.partition(".")[0], known)
+        check_known("key", key.partition(".")[0], keys)
     return tuple((_path_of(key), value) for key, value in given.items())
 
 
@@ -194,6 +194,6 @@ def _with(content: dict[str, object], keys: list[str], value: object, path: str)
         inner = {}
     if not isinstance(inner, dict):
         group = path.removesuffix("." + ".".join(rest))
-        known = ", ".join(known_keys(group)) or "no keys"
-        raise InvalidValueError(f"{group} must be a group of {known} to set {path}, got {inner!r}")
+        allowed = ", ".join(known_keys(group)) or "no keys"
+        raise InvalidValueError(f"{group} must be a group of {allowed} to set {path}, got {inner!r}")
     return {**content, key: _with(inner, rest, value, path)}

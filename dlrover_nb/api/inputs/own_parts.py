@@ -104,12 +104,12 @@ def _are_names(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
 
 
-def free_name(data: object, taken: Collection[str]) -> str:
+def free_name(data: object, used_names: Collection[str]) -> str:
     """Return a name for a job that has none: of its data's file, with a number where that is taken."""
     path = (data.get("path") if _is_group(data) else None) if isinstance(data, Mapping) else data
     path = path[0] if isinstance(path, list | tuple) and path else path
     stem = _stem(str(path)) if isinstance(path, str | Path) else ""
     name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:_LONGEST].lstrip("-0123456789").rstrip("-") or UNNAMED
     return next(
-        n for n in itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2))) if n not in taken
+        n for n in itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2))) if n not in used_names
     )

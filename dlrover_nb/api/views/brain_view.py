@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class BrainView(Shown):
     """What every job of a cluster is meant to have."""
 
-    found: BrainRound
+    newest: BrainRound
 
     def view(self) -> View:
         """Return the content."""
-        return brain.brain_view(self.found)
+        return brain.brain_view(self.newest)
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.brain(self.found)
+        return results.brain(self.newest)

@@ -41,9 +41,9 @@ class GoalsView(Shown):
 
 def goals_view(text: str, snapshot: JobSnapshot) -> GoalsView:
     """Return what can be done about the goals of a text; raises as `Job.plan` does."""
-    asked, name = read_goals(text, snapshot.at_s), snapshot.spec.name
+    goals, name = read_goals(text, snapshot.at_s), snapshot.spec.name
     if snapshot.front is None:
         raise NotFoundError(
             f"no plan of job {name} is predicted yet; wait until it was measured, or look at `status {name}`"
         )
-    return GoalsView(snapshot, answer(asked, (snapshot.front.current, *snapshot.front.candidates)))
+    return GoalsView(snapshot, answer(goals, (snapshot.front.current, *snapshot.front.candidates)))

@@ -90,14 +90,14 @@ class JobsView(Shown):
         InvalidValueError
             When there are several; it names them.
         """
-        found = self.candidates
-        if not found:
+        jobs = self.candidates
+        if not jobs:
             raise NotFoundError("no job here; start one with submit")
-        if len(found) == 1:
-            return found[0].name
-        what = "jobs are here, none of which runs" if found[0].phase.is_final else "jobs run"
-        names = ", ".join(j.name for j in found)
-        raise InvalidValueError(f"{len(found)} {what}; name one of them: {names}")
+        if len(jobs) == 1:
+            return jobs[0].name
+        what = "jobs are here, none of which runs" if jobs[0].phase.is_final else "jobs run"
+        names = ", ".join(j.name for j in jobs)
+        raise InvalidValueError(f"{len(jobs)} {what}; name one of them: {names}")
 
     def view(self) -> View:
         """Return the content."""
@@ -325,10 +325,10 @@ class SubmittedView(Shown):
     def view(self) -> View:
         """Return the content."""
         lines = (f"{self.spec.plan}; mode {self.spec.mode}", self._bounds, self.follow)
-        taken = () if self.schema is None else schema_blocks(self.schema)
+        schema_parts = () if self.schema is None else schema_blocks(self.schema)
         paragraphs = (*(Paragraph(line) for line in lines if line), *self._budget(), *self._deadline())
         warnings = [Paragraph(text, Tone.WARNING) for text in self._cautions]
-        return View(f"Submitted {self.spec.name}", (*paragraphs, *warnings, *taken))
+        return View(f"Submitted {self.spec.name}", (*paragraphs, *warnings, *schema_parts))
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -372,10 +372,10 @@ class SubmittedView(Shown):
     @property
     def _bounds(self) -> str:
         """Which plans may be proposed; nothing where the user named all bounds."""
-        asked = self.spec.bounds
-        if self.bounds is None or not asked.open:
+        limits = self.spec.bounds
+        if self.bounds is None or not limits.open:
             return ""
-        words = bounds_words(asked, self.bounds)
+        words = bounds_words(limits, self.bounds)
         return f"{words[0].upper()}{words[1:]}"
 
 

@@ -70,7 +70,7 @@ class _Redrawn:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(OSError):  # whoever read the line is gone; the call goes on
+        with suppress(OSError):  # the reader of the line is gone; the call goes on
             while not self._ends.wait(REDRAW_S):
                 what, waited_s = self._what, time.monotonic() - self._began_s
                 if what:
