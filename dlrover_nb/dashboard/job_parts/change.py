@@ -39,7 +39,7 @@ def _headroom_row(line: MemoryLine, before: ResourcePlan, after: ResourcePlan) -
 
 
 def proposal_blocks(proposal: Proposal, snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return all that somebody needs to answer a proposal."""
+    """Return all that a person needs to answer a proposal."""
     tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.PLAIN
     return (
         Heading(f"{proposal.id}: {proposal.kind}"),

@@ -72,11 +72,11 @@ def drift_blocks(snapshot: JobSnapshot, file: str | None) -> tuple[Block, ...]:
     rows = tuple(running_rows(snapshot))
     n_off = sum(bool(row[3]) for row in rows)
     head = ("", "plan", "runs", "")
-    said = "What runs is the plan." if not n_off else f"{n_off} of {len(rows)} parts differ from the plan."
+    summary = "What runs is the plan." if not n_off else f"{n_off} of {len(rows)} parts differ from the plan."
     if snapshot.phase.is_final:
         return (Paragraph(f"The job has {snapshot.phase}: nothing of it runs."), *file_blocks(snapshot, file))
     tone = Tone.WARNING if n_off else Tone.PLAIN
-    return (Paragraph(said, tone), Table("Plan and what runs", head, rows), *file_blocks(snapshot, file))
+    return (Paragraph(summary, tone), Table("Plan and what runs", head, rows), *file_blocks(snapshot, file))
 
 
 def file_blocks(snapshot: JobSnapshot, file: str | None) -> tuple[Block, ...]:
@@ -87,7 +87,7 @@ def file_blocks(snapshot: JobSnapshot, file: str | None) -> tuple[Block, ...]:
     rows = tuple(differences(imported, snapshot))
     if not rows:
         return (Paragraph("The file says exactly what the job is."),)
-    said = (
+    summary = (
         f"The file of job {imported.name or 'without a name'} differs in {units.counted(len(rows), 'part')}."
     )
-    return (Paragraph(said, Tone.WARNING), Table("File and job", ("", "in the file", "now"), rows))
+    return (Paragraph(summary, Tone.WARNING), Table("File and job", ("", "in the file", "now"), rows))

@@ -1,9 +1,9 @@
-"""Forms that order an action against stragglers which nobody proposed, each where the job can do it.
+"""Forms that order an action against stragglers that was not proposed, each where the job can do it.
 
 A choice among nodes has its form, and so have numbers: the size of one node, a batch size or a factor on
 the learning rate for each worker. Those are not filled in, since a job does not tell which of them are in
 effect, and a form that guesses would set them back. Rejected: one line of text as the verb `mitigate` takes
-it. Nobody should have to know how it is written, and a label says which worker a number is of.
+it. A user should not have to know how it is written, and a label says which worker a number is of.
 
 A form that was refused comes back as it was filled in, with why.
 """
@@ -35,25 +35,25 @@ _KEEPS = "as it is"
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """What all forms are made of; `held` is what a refused form held, and `why` it was refused."""
+    """What all forms are made of; `values` is what a refused form had, and `why` it was refused."""
 
     visit: Visit
     snapshot: JobSnapshot
-    held: dict[str, str]
+    values: dict[str, str]
     why: str
 
     def form(self, field: str, label: str, content: str, press: str) -> str:
         """Return a form that has a field of that name, or fields that begin with it."""
-        is_refused = any(name.startswith(field) for name in self.held)
+        is_refused = any(name.startswith(field) for name in self.values)
         why = block_html(Paragraph(self.why, Tone.WARNING)) if is_refused else ""
-        reason = reason_field(self.held.get("reason", "") if is_refused else "")
+        reason = reason_field(self.values.get("reason", "") if is_refused else "")
         row = f'{why}<div class="form-row">{content}{reason}{button(str(Action.MITIGATE), press)}</div>'
         return act_form(label, seen_fields(self.visit, self.snapshot), row, root=self.visit.root)
 
     def choice(self, field: str, label: str, nodes: Sequence[NodeView], *, with_size: bool = False) -> str:
         """Return a choice of nodes."""
         options = "".join(
-            f'<option value="{escape(node.id)}"{" selected" * (self.held.get(field) == node.id)}>'
+            f'<option value="{escape(node.id)}"{" selected" * (self.values.get(field) == node.id)}>'
             f"{escape(node.id)}{escape(_size_words(node)) if with_size else ''}</option>"
             for node in nodes
         )
@@ -61,7 +61,7 @@ class _Sheet:
 
     def number(self, field: str, label: str, limits: str, otherwise: str = "") -> str:
         """Return a field for a number; `limits` are its further attributes."""
-        value = escape(self.held.get(field, otherwise))
+        value = escape(self.values.get(field, otherwise))
         return (
             f'<label>{escape(label)} <input type="number" name="{escape(field)}" value="{value}" '
             f"{limits}></label>"
@@ -74,10 +74,10 @@ def orders_html(visit: Visit, snapshot: JobSnapshot, news: Sequence[Flash] = ())
     if snapshot.spec.foreign is not None or not there:
         return ""
     refused = next((line for line in news if line.form), None)
-    held = dict(refused.form) if refused is not None else {}
-    sheet = _Sheet(visit, snapshot, held, refused.words if refused is not None else "")
+    values = dict(refused.form) if refused is not None else {}
+    sheet = _Sheet(visit, snapshot, values, refused.words if refused is not None else "")
     forms = _of_one_node(sheet, there) + _of_rounds(sheet) + _of_workers(sheet, there)
-    is_open = " open" if held else ""
+    is_open = " open" if values else ""
     return f"<details{is_open}><summary>Order an action yourself</summary>{forms}</details>"
 
 

@@ -70,9 +70,9 @@ class Event:
 
 def events_since(snapshot: JobSnapshot, since_s: float | None) -> tuple[Event, ...]:
     """Return the lines of a job's story from a time on, oldest first; None: all."""
-    found = (_LINE.fullmatch(line) for line in snapshot.story)
-    told = (Event(snapshot.started_at_s + float(line[1]), line[2]) for line in found if line)
-    return tuple(event for event in told if since_s is None or event.at_s > since_s)
+    matches = (_LINE.fullmatch(line) for line in snapshot.story)
+    events = (Event(snapshot.started_at_s + float(line[1]), line[2]) for line in matches if line)
+    return tuple(event for event in events if since_s is None or event.at_s > since_s)
 
 
 def since_blocks(snapshot: JobSnapshot, since_s: float | None) -> tuple[Block, ...]:

@@ -30,10 +30,10 @@ def brain_card(visit: Visit, jobs: Sequence[JobSummary]) -> str:
     """Return the newest round of planning for these jobs."""
     now_s = visit.team.now_s()
     try:
-        found = visit.team.rounds.recent(now_s - RECENT_S)
+        rounds = visit.team.rounds.recent(now_s - RECENT_S)
     except DlroverError as error:
         return _head(Paragraph(f"What it decided is not known: {error.text}", Tone.HINT))
-    shown = about(found, {job.name for job in jobs})
+    shown = about(rounds, {job.name for job in jobs})
     if shown is None:
         return _head(Paragraph(NONE, Tone.HINT))
     ago = Paragraph(f"Decided {units.duration(max(now_s - shown.at_s, 0.0))} ago.", Tone.HINT)
@@ -47,16 +47,18 @@ def _head(*blocks: Block) -> str:
 def about(rounds: Sequence[BrainRound], jobs: Collection[str]) -> BrainRound | None:
     """Return the round that is about most of these jobs, cut down to them; None: none is about any."""
 
-    def cut(found: BrainRound) -> BrainRound:
+    def cut(brain_round: BrainRound) -> BrainRound:
         return replace(
-            found,
-            shares=tuple(each for each in found.shares if each.job in jobs),
-            apart=tuple(each for each in found.apart if each[0] in jobs),
-            queue=tuple(each for each in found.queue if each.job in jobs),
+            brain_round,
+            shares=tuple(each for each in brain_round.shares if each.job in jobs),
+            apart=tuple(each for each in brain_round.apart if each[0] in jobs),
+            queue=tuple(each for each in brain_round.queue if each.job in jobs),
         )
 
-    def n_job(found: BrainRound) -> int:
-        return len(found.shares) + len(found.apart) + len(found.queue)
+    def n_job(brain_round: BrainRound) -> int:
+        return len(brain_round.shares) + len(brain_round.apart) + len(brain_round.queue)
 
-    known = max(map(cut, rounds), key=lambda found: (n_job(found), found.at_s), default=None)
-    return known if known is not None and n_job(known) else None
+    largest = max(
+        map(cut, rounds), key=lambda brain_round: (n_job(brain_round), brain_round.at_s), default=None
+    )
+    return largest if largest is not None and n_job(largest) else None

@@ -64,9 +64,9 @@ class ChainWatch:
             if again:
                 self._check = ChainCheck()
             check, head = self._check, chain.head()
-            known = takewhile(lambda link: link.seq <= head[0], chain.links(after=check.seq))
+            links = takewhile(lambda link: link.seq <= head[0], chain.links(after=check.seq))
             before = check.seq
-            check.read(islice(known, most))
+            check.read(islice(links, most))
             is_read = check.seq - before < most
             return ChainState(check.seq, check.hash, head[0], check.faults(head) if is_read else check.found)
 

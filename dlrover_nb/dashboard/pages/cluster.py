@@ -50,42 +50,42 @@ NO_SWAP = "None: no step down of one job pays for a step up of another."
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Answer:
     snapshot: JobSnapshot
     explanation: Explanation
 
 
-def _ask(handle: JobHandle) -> _Asked:
-    return _Asked(handle.snapshot(), handle.explain())
+def _ask(handle: JobHandle) -> _Answer:
+    return _Answer(handle.snapshot(), handle.explain())
 
 
 def body(visit: Visit) -> str:
     """Return the machines, their users, and what more of them would give."""
     cluster = shown_cluster(visit)
     jobs = running(cluster.jobs().jobs)
-    asked, missing = ask_all(cluster, jobs, _ask)
+    answers, missing = ask_all(cluster, jobs, _ask)
     capacity, unknown = capacity_of(cluster)
-    held = [
+    needs = [
         (job.name, need)
         for job in jobs
-        for need in needs_of(asked[job.name].snapshot if job.name in asked else job)
+        for need in needs_of(answers[job.name].snapshot if job.name in answers else job)
     ]
     steps = [
         step
-        for name, each in asked.items()
+        for name, each in answers.items()
         for step in steps_of(name, each.snapshot.spec.owner, each.explanation)
     ]
-    parts = [card(_machines(capacity, held) if capacity else _unknown(unknown), label="Capacity")]
+    parts = [card(_machines(capacity, needs) if capacity else _unknown(unknown), label="Capacity")]
     parts.append(card(_load(*load_of(cluster)), label="Load"))
     parts.append(card(brain_card(visit, jobs), label="The brain"))
     parts.append(card(_users(visit, jobs, capacity), label="Who uses what"))
-    parts.append(card(_gains(visit, steps, asked, missing, len(jobs)), label="What more would give"))
+    parts.append(card(_gains(visit, steps, answers, missing, len(jobs)), label="What more would give"))
     parts.append(card(_swaps(visit, swaps_of(steps)), label="Swaps"))
     return "".join(parts)
 
 
-def _machines(capacity: Capacity, held: Sequence[tuple[str, tuple[float, int]]]) -> str:
-    machines = machines_of(capacity, held)
+def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]) -> str:
+    machines = machines_of(capacity, needs)
     used_cpu, used_mib = sum(m.used_cpu for m in machines), sum(m.used_memory_mib for m in machines)
     total_cpu, total_mib = capacity.total_cpu, capacity.total_memory_mib
     rows = (
@@ -147,9 +147,9 @@ def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) 
 
 
 def _gains(
-    visit: Visit, steps: Sequence[Step], asked: dict[str, _Asked], missing: dict[str, str], n_all: int
+    visit: Visit, steps: Sequence[Step], answers: dict[str, _Answer], missing: dict[str, str], n_all: int
 ) -> str:
-    unmeasured = sorted(set(asked) - {step.job for step in steps})
+    unmeasured = sorted(set(answers) - {step.job for step in steps})
     head = ("Job", "Owner", "Step", "Takes", "Gains", "Faster by", "Now")
     cores = [
         (*_step_cells(visit, step), Cell(_per(step.per_core, "core"), is_number=True), _now(step))

@@ -63,10 +63,10 @@ def body(visit: Visit) -> str:
     check_reader(visit.person)
     where = filter_of(visit.query, visit.team.now_s())
     before = whole(visit.query, "before")
-    found, older = visible(visit.team.audit, visit.person, where, before=before)
+    commands, older = visible(visit.team.audit, visit.person, where, before=before)
     given = {field.name: visit.query.get(field.name, "") for field in FIELDS}
     measured = Measurements(visit.team.history)
-    rows = [_row(each, measured, visit) for each in found]
+    rows = [_row(each, measured, visit) for each in commands]
     title = "Commands, newest first" + (f", before row {before}" if before else "")
     path, keep = f"{visit.root}/decisions", _cluster(visit)
     return (
@@ -96,7 +96,7 @@ def filter_of(query: Mapping[str, str], now_s: float) -> AuditFilter:
 
 
 def check_reader(person: Person) -> None:
-    """Refuse somebody who has no role anywhere."""
+    """Refuse a person who has no role anywhere."""
     if not person.grants:
         raise NotAllowedError("the audit needs the role viewer, but you have no role; ask an administrator")
 
@@ -114,18 +114,18 @@ def visible(
     The number is None where there is no more. A page may be short where most of what was read is of other
     namespaces.
     """
-    found: list[AuditedCommand] = []
+    commands: list[AuditedCommand] = []
     for _ in range(MOST_PAGES):
         page = store.search(where, n_command=N_LINE, before=before)
         for each in page:
             before = each.seq
             if may_read(person, each.asked):
-                found.append(each)
-                if len(found) == N_LINE:
-                    return found, before
+                commands.append(each)
+                if len(commands) == N_LINE:
+                    return commands, before
         if len(page) < N_LINE:
-            return found, None
-    return found, before
+            return commands, None
+    return commands, before
 
 
 class Measurements:
@@ -179,10 +179,10 @@ def _pages(path: str, query: Mapping[str, str], *, before: int | None, older: in
 
 def _chain(state: ChainState, path: str, keep: Mapping[str, str]) -> str:
     tone = Tone.FAILED if state.faults else Tone.PLAIN
-    said = [Paragraph(state.words, tone), *(Paragraph(each, Tone.WARNING) for each in state.faults)]
+    paragraphs = [Paragraph(state.words, tone), *(Paragraph(each, Tone.WARNING) for each in state.faults)]
     again = link(address(path, {**keep, "again": "1"}), "Check from row 1 again")
     return (
-        "".join(map(block_html, said))
+        "".join(map(block_html, paragraphs))
         + f"<p>{again}, or all at once with <code>dlrover-nb audit verify</code>.</p>"
     )
 

@@ -81,18 +81,18 @@ def state_of(run: JobRun) -> str:
 
 def _list(visit: Visit) -> str:
     every = visit.team.history.jobs()
-    found = matching(every, visit.query)
+    runs = matching(every, visit.query)
     number = _page_number(visit.query)
-    shown = found[(number - 1) * N_RUN : number * N_RUN]
+    shown = runs[(number - 1) * N_RUN : number * N_RUN]
     path, keep = f"{visit.root}/history", _cluster(visit)
     given = {field.name: visit.query.get(field.name, "") for field in _fields(every)}
     pages = ""
     for words, at in (("Newer", number - 1), ("Older", number + 1)):
-        if 1 <= at <= -(-len(found) // N_RUN):
+        if 1 <= at <= -(-len(runs) // N_RUN):
             pages += f" {link(address(path, {**keep, **given, 'page': str(at)}), words)}"
     return (
         card(filters(path, _fields(every), given, keep=keep), label="Filter")
-        + card(_table(shown, len(found), path, keep))
+        + card(_table(shown, len(runs), path, keep))
         + (f'<nav aria-label="Pages of runs">{pages}</nav>' if pages else "")
     )
 

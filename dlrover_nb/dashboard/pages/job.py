@@ -123,9 +123,9 @@ def _since(visit: Visit, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return what is new to the person, and note that they have looked."""
     notes, person = visit.team.notes, visit.person.name
     name = _note_name(visit, snapshot.spec.name)
-    found = notes.find(person, since.KIND, name)
+    looks = notes.find(person, since.KIND, name)
     now_s = visit.team.now_s()
-    look = since.look_of(found[0] if found else None, now_s, snapshot.at_s)
+    look = since.look_of(looks[0] if looks else None, now_s, snapshot.at_s)
     with suppress(BackendError):  # a database that takes nothing now must not hide the job
         notes.keep(Note(person, since.KIND, name, now_s, look.text))
     return since.since_blocks(snapshot, look.since_s)
@@ -219,7 +219,7 @@ def _drift_html(visit: Visit, snapshot: JobSnapshot) -> str:
 
 
 def _audit(visit: Visit, snapshot: JobSnapshot) -> Table:
-    """Return the newest commands about the job, whoever asked through whichever entry."""
+    """Return the newest commands about the job, of all people and entries."""
     rows = tuple(
         (
             units.clock(row.at_s),

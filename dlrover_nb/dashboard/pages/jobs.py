@@ -64,7 +64,7 @@ def body(visit: Visit) -> str:
 
 
 def check_may_view(visit: Visit) -> None:
-    """Refuse somebody who may not even look."""
+    """Refuse a person who may not even look."""
     if not visit.team.may(visit.person, Action.VIEW, visit.cluster):
         raise NotAllowedError("you have no role here and may see no jobs; ask an administrator for one")
 
@@ -133,11 +133,11 @@ def _hidden(**fields: str) -> str:
 
 
 def _options(values: Sequence[str], chosen: str) -> str:
-    told = "".join(
+    options = "".join(
         f'<option value="{escape(value)}"{" selected" if value == chosen else ""}>{escape(value)}</option>'
         for value in values
     )
-    return f'<option value="">any</option>{told}'
+    return f'<option value="">any</option>{options}'
 
 
 def _views_html(visit: Visit, wanted: Wanted) -> str:

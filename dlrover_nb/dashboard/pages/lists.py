@@ -89,14 +89,14 @@ def filters(
     keep
         Parameters that stay as they are.
     """
-    kept = "".join(
+    hidden = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
         for name, value in (keep or {}).items()
     )
     shown = "".join(_field(field, given.get(field.name, "")) for field in fields)
     return (
         f'<form method="get" action="{escape(action)}" role="search" aria-label="Filter" '
-        f'style="display:flex;flex-wrap:wrap;align-items:flex-end">{kept}{shown}'
+        f'style="display:flex;flex-wrap:wrap;align-items:flex-end">{hidden}{shown}'
         f'<button style="{_INPUT};margin:0 12px 8px 0;cursor:pointer">{escape(submit)}</button>'
         f'<a href="{escape(address(action, keep or {}))}" style="margin:0 0 14px">Clear</a></form>'
     )

@@ -49,23 +49,23 @@ def body(visit: Visit) -> str:
 
 def _away_html(visit: Visit) -> str:
     """Return which clusters do not answer: their proposals may be missing, or old."""
-    told = [
+    warnings = [
         f"{key} does not answer, and its proposals may be old: {error}"
         for key, cluster in visit.team.clusters.items()
         if (error := cluster.jobs().error)
     ]
-    return "".join(block_html(Paragraph(words, Tone.WARNING)) for words in told)
+    return "".join(block_html(Paragraph(words, Tone.WARNING)) for words in warnings)
 
 
 # a second person
 
 
-def _second_html(visit: Visit, found: Sequence[Waiting]) -> str:
+def _second_html(visit: Visit, requests: Sequence[Waiting]) -> str:
     name = "Waiting for a second person"
     title = f'<section class="job-part" aria-label="{name}"><h2>{name}</h2>'
-    if not found:
+    if not requests:
         return f"{title}{block_html(Paragraph('No request waits for a second person.'))}</section>"
-    parts = "".join(_waiting_html(visit, each) for each in found)
+    parts = "".join(_waiting_html(visit, each) for each in requests)
     return f"{title}{parts}</section>"
 
 
@@ -73,11 +73,11 @@ def _waiting_html(visit: Visit, each: Waiting) -> str:
     request = each.request
     cost = "" if request.cost_per_hour is None else f", {request.cost_per_hour:,.4g} an hour"
     why = f" Reason: {request.command.why}" if request.command.why else ""
-    told = (
+    text = (
         f"{request.id}: {request.first} asks to {request.command.words} of job {request.command.job}{cost}, "
         f"since {units.clock(request.at_s)}, until {units.clock(request.expires_at_s)}. {request.rule}.{why}"
     )
-    return f"<div>{block_html(Paragraph(told, Tone.NEWS))}{_second_form(visit, each)}</div>"
+    return f"<div>{block_html(Paragraph(text, Tone.NEWS))}{_second_form(visit, each)}</div>"
 
 
 def _second_form(visit: Visit, each: Waiting) -> str:
@@ -197,9 +197,9 @@ def _action_cells(line: Line) -> tuple[str, ...]:
 
 def _change_cells(line: Line) -> tuple[str, ...]:
     """Return what a proposal would change, as text."""
-    change, known = line.change, line.job.outlook
+    change, outlook = line.change, line.job.outlook
     assert change is not None
-    money = units.Currency(known.currency, known.prices_assumed)
+    money = units.Currency(outlook.currency, outlook.prices_assumed)
     share = change.samples_per_s / change.before_samples_per_s - 1 if change.before_samples_per_s else None
     cost = units.PRICE_UNKNOWN
     if line.cost_change is not None:

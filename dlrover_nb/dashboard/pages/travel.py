@@ -114,8 +114,8 @@ def asked_span_s(query: Mapping[str, str]) -> float | None:
     """
     text = query.get("span", "")
     if text not in SPANS:
-        known = ", ".join(filter(None, SPANS))
-        raise InvalidValueError(f"span must be one of {known} seconds, got {shown(text)}; leave it out")
+        choices = ", ".join(filter(None, SPANS))
+        raise InvalidValueError(f"span must be one of {choices} seconds, got {shown(text)}; leave it out")
     return float(text) if text else None
 
 

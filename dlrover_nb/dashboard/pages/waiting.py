@@ -82,8 +82,8 @@ def _job(
     capacity: Capacity | None,
 ) -> str:
     name = snapshot.spec.name
-    known = capacity or snapshot.capacity
-    free = free_of(known, [need for each in needs.values() for need in each])
+    total = capacity or snapshot.capacity
+    free = free_of(total, [need for each in needs.values() for need in each])
     holders = holders_of(jobs, beside=name)
     query = {"cluster": visit.query["cluster"]} if "cluster" in visit.query else {}
     job = link(address(f"{visit.root}/job", {**query, "name": name}), name)
@@ -93,7 +93,7 @@ def _job(
     head = ("What for", "Why", "Nodes", "Needs", "Ends by prediction")
     shown += table(f"What {name} waits for", head, rows)
     if any(wait.kind in {WaitKind.CAPACITY, WaitKind.QUOTA} for wait in waits):
-        held = [
+        holder_rows = [
             (
                 Cell(h.job, address(f"{visit.root}/job", {**query, "name": h.job})),
                 Cell(h.owner or units.MISSING),
@@ -103,13 +103,16 @@ def _job(
             )
             for h in holders[:MOST_HOLDERS]
         ]
-        more = len(holders) - len(held)
+        more = len(holders) - len(holder_rows)
         note = f"{more} more hold less." if more > 0 else ""
         shown += table(
-            "Who holds cores and memory", ("Job", "Owner", "Cores", "Memory", "Ends in"), held, note=note
+            "Who holds cores and memory",
+            ("Job", "Owner", "Cores", "Memory", "Ends in"),
+            holder_rows,
+            note=note,
         )
         others = [need for other, each in needs.items() if other != name for need in each]
-        shown += _fitting(visit, snapshot, fitting_plan(snapshot, known, others))
+        shown += _fitting(visit, snapshot, fitting_plan(snapshot, total, others))
     return card(shown, label=f"Wait of {name}")
 
 
@@ -132,12 +135,12 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         return "<p>No plan of this job fits beside the other jobs now.</p>"
     if plan == snapshot.target:
         return "<p>What it wants fits beside the other jobs now: it should start soon.</p>"
-    said = f"<p>The largest plan that fits now: {escape(plan)}.</p>"
+    text = f"<p>The largest plan that fits now: {escape(plan)}.</p>"
     if plan == snapshot.running:
-        return said + "<p>It runs already.</p>"
+        return text + "<p>It runs already.</p>"
     spec = snapshot.spec
     if not visit.team.may(visit.person, Action.SCALE, visit.cluster, owner=spec.owner):
-        return said + "<p>To scale the job to it needs the role operator.</p>"
+        return text + "<p>To scale the job to it needs the role operator.</p>"
     fields = {
         "csrf": visit.csrf,
         "cluster": visit.cluster,
@@ -152,7 +155,7 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in fields.items()
     )
     return (
-        f'{said}<form method="post" action="{escape(visit.root)}/do">{hidden}'
+        f'{text}<form method="post" action="{escape(visit.root)}/do">{hidden}'
         f'<label>Reason <input name="reason" value="the largest plan that fits now" maxlength="1000" '
         f'style="{_INPUT}"></label> '
         f'<button style="{_BUTTON}">Scale {escape(spec.name)} to {escape(plan.short)}</button></form>'
