@@ -1,7 +1,7 @@
 """What requests hold: strict records, every length and range bounded.
 
 They are records of their own and not those of the core, since what the wire may say must not change when a
-record of the core gets a field: nobody should be able to send ``by`` or ``id`` of a decision.
+record of the core gets a field: no client should be able to send ``by`` or ``id`` of a decision.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Call:
         Records of the route's kinds; None: the route has none.
     key
         Idempotency key as it was sent; empty: none.
-    seen
+    version
         Version that the caller saw, by ``If-Match``; empty: whichever it is.
     """
 
@@ -45,7 +45,7 @@ class Call:
     query: object = None
     body: object = None
     key: str = ""
-    seen: str = ""
+    version: str = ""
 
     @property
     def asker(self) -> Asker:
@@ -75,8 +75,7 @@ class Call:
 
     def visible(self) -> tuple[str, ...]:
         """Return the keys of the clusters that the person may see."""
-        seen = (key for key in self.team.clusters if self.team.may(self.person, Action.VIEW, key))
-        return tuple(seen)
+        return tuple(key for key in self.team.clusters if self.team.may(self.person, Action.VIEW, key))
 
     def only_visible(self, key: str) -> tuple[str, ...]:
         """Return one key if the person may see that cluster, all visible ones for an empty key.

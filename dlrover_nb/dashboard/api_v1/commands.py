@@ -73,9 +73,9 @@ def _done(call: Call, handle: JobHandle, command: Command) -> Result:
 
 def _command(call: Call, body: bodies.DecisionBody, job: str) -> Command:
     if isinstance(body, bodies.Undo):
-        undo = Decision(Verdict.SCALE, "", 0.0, why=body.why, undoes=body.decision, seen=call.seen)
+        undo = Decision(Verdict.SCALE, "", 0.0, why=body.why, undoes=body.decision, seen=call.version)
         return decide(undo, job, key=call.own_key)
-    return decide(replace(_decision(body), why=body.why, seen=call.seen), job, key=call.own_key)
+    return decide(replace(_decision(body), why=body.why, seen=call.version), job, key=call.own_key)
 
 
 def _decision(  # noqa: PLR0911 - one case per body
@@ -110,15 +110,15 @@ def _decision(  # noqa: PLR0911 - one case per body
 
 def _completed(command: Command, body: bodies.DecisionBody, now: JobSnapshot) -> Command:
     """Return a command with what the job alone knows: what an undo reverts, the nodes of an action."""
-    asked = command.decision
-    if asked is not None and isinstance(body, bodies.Mitigate):
+    decision = command.decision
+    if decision is not None and isinstance(body, bodies.Mitigate):
         action = ActionChoice.of(body.request().action(now))
-        return replace(command, decision=replace(asked, action=action))
-    if asked is None or not asked.undoes:
+        return replace(command, decision=replace(decision, action=action))
+    if decision is None or not decision.undoes:
         return command
     if now.undo is None:
         raise NotFoundError(
             f"job {command.job} has nothing to undo: no decision has made a change that can be taken back"
         )
-    back = replace(now.undo, undoes=asked.undoes, why=asked.why, seen=asked.seen)
+    back = replace(now.undo, undoes=decision.undoes, why=decision.why, seen=decision.seen)
     return replace(command, decision=back)

@@ -28,10 +28,10 @@ COMMANDS = (
 
 
 class DocumentHandler(PersonHandler):
-    """Answers with the OpenAPI document, which tells nothing about any job: nobody needs to sign in."""
+    """Answers with the OpenAPI document, which tells nothing about any job, so it needs no sign-in."""
 
     def prepare(self) -> None:
-        """Ask nobody who they are."""
+        """Let every client pass."""
 
     def get(self) -> None:
         """Write the document."""

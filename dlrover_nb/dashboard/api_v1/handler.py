@@ -94,7 +94,7 @@ class ApiHandler(PersonHandler):
         self.api, self.routes = api, routes
 
     def prepare(self) -> None:
-        """Identify nobody yet: a token is looked up on a thread, by `_answer`."""
+        """Identify no caller yet: a token is looked up on a thread, by `_answer`."""
 
     def check_etag_header(self) -> bool:
         """Never answer 304: the ETag is the version of the plan, and a job goes on under the same plan."""
@@ -143,7 +143,7 @@ class ApiHandler(PersonHandler):
         """Return who a token signs in.
 
         An address that has sent wrong ones waits, but not for a token that was good of late: behind one proxy
-        or in one office, nobody can keep the others out by guessing.
+        or in one office, no client can keep the others out by guessing.
         """
         self.door.check_host(self.request)
         secret = sent.removeprefix(BEARER) if sent.startswith(BEARER) else ""
@@ -212,12 +212,12 @@ class ApiHandler(PersonHandler):
     async def _saw_an_older_version(self) -> bool:
         """Whether the plan, mode or pins have changed since the state that the caller named."""
         cluster, name = map(str, self.path_args[:2])
-        seen = parsing.read_seen(self.request.headers.get("If-Match"))
+        version = parsing.read_seen(self.request.headers.get("If-Match"))
         try:
             now = await _on_a_thread(lambda key: self.team.cluster(key).job(name).snapshot(), cluster)
         except DlroverError:
             return False
-        return now.version != seen
+        return now.version != version
 
     def _refuse(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
         for name, value in (headers or {}).items():
@@ -235,10 +235,10 @@ class ApiHandler(PersonHandler):
         """Answer an error of the server itself as a problem: what it says to clients, and no traceback."""
         status = HTTPStatus(status_code)
         error = kwargs.get("exc_info", (None, None))[1]
-        said = error.get_message() if isinstance(error, HTTPError) else None
+        message = error.get_message() if isinstance(error, HTTPError) else None
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.set_header("Allow", ", ".join(self.routes))
-        text = said or f"{status.phrase.lower()}; {parsing.DOCS}"
+        text = message or f"{status.phrase.lower()}; {parsing.DOCS}"
         self._refuse(problems.problem(status, text))
 
 

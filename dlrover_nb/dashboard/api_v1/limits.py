@@ -1,4 +1,4 @@
-"""How often somebody may ask: a token bucket per name, in bounded memory, decided from the time alone.
+"""How often a caller may ask: a token bucket per name, in bounded memory, decided from the time alone.
 
 A bucket that is full again says nothing, so it is forgotten: memory holds those who asked of late. Where more
 than `most` did, those who asked least recently are forgotten first, which forgives them; a flood of names

@@ -66,7 +66,7 @@ def document() -> bytes:
     _, of_answers = msgspec.json.schema_components(
         [Problem, *(route.answer for route in ROUTES)], ref_template=REF
     )
-    told = {
+    content = {
         "openapi": "3.1.0",
         "info": {
             "title": "dlrover-nb",
@@ -86,22 +86,22 @@ def document() -> bytes:
             },
         },
     }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(content)
 
 
 def _operation(route: Route) -> Json:
-    told: Json = {
+    operation: Json = {
         "operationId": route.name,
         "summary": route.summary,
         "parameters": _parameters(route),
         "responses": _responses(route),
     }
     if route.body is not None:
-        told["requestBody"] = {
+        operation["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": _schema(route.body)}},
         }
-    return told
+    return operation
 
 
 def _parameters(route: Route) -> list[Json]:

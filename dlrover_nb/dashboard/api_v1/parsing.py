@@ -58,14 +58,14 @@ def read_seen(header: str | None) -> str:
     """Return the version that ``If-Match`` names; empty: none was sent."""
     if header is None:
         return ""
-    if (found := _SEEN.fullmatch(header)) is None:
+    if (match := _SEEN.fullmatch(header)) is None:
         raise InvalidValueError(
             f'If-Match must be the ETag of the job, such as "d3", got {shown(header)}; send it as it came'
         )
-    return found[1]
+    return match[1]
 
 
 def _told(error: Exception, where: str) -> str:
     """Return what msgspec found, in the words of this product: expected, got, what to do."""
-    said = str(error).replace("`", "")
-    return f"{where}: {said[:1].lower()}{said[1:]}; {DOCS}"
+    text = str(error).replace("`", "")
+    return f"{where}: {text[:1].lower()}{text[1:]}; {DOCS}"

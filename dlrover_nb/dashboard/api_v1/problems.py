@@ -41,8 +41,8 @@ def problem_of(error: errors.DlroverError, status: HTTPStatus | None = None) -> 
 
 def problem(status: HTTPStatus, text: str, *, story: tuple[str, ...] = ()) -> Problem:
     """Return a problem of a status by its text."""
-    said, _, advice = text.partition("; ")
-    expected, is_split, got = said.partition(", got ")
+    fact, _, advice = text.partition("; ")
+    expected, is_split, got = fact.partition(", got ")
     return Problem(
         "about:blank",
         status.phrase,

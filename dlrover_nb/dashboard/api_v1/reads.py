@@ -11,24 +11,24 @@ from dlrover_nb.dashboard.common.waiting_requests import visible_requests
 
 def clusters(call: Call) -> Result:
     """Return the clusters that the caller may see."""
-    found = []
+    rows = []
     for key in call.visible():
         watched = call.team.cluster(key)
         role = watched.known(call.person).role_in(watched.namespace)
         assert role is not None  # it is visible
-        found.append(
+        rows.append(
             answers.ClusterAnswer(key, watched.namespace, role, watched.core.simulated, watched.jobs().error)
         )
-    return Result(answers.ClustersAnswer(tuple(found)))
+    return Result(answers.ClustersAnswer(tuple(rows)))
 
 
 def jobs(call: Call) -> Result:
     """Return the jobs as last heard, by cluster."""
     keys = call.only_visible(call.asked(queries.JobsQuery).cluster)
     heard = {key: call.team.cluster(key).jobs() for key in keys}
-    found = [answers.JobAnswer(key, job) for key in keys for job in heard[key].jobs]
+    rows = [answers.JobAnswer(key, job) for key in keys for job in heard[key].jobs]
     away = {key: each.error for key, each in heard.items() if each.error}
-    return Result(answers.JobsAnswer(tuple(found), away))
+    return Result(answers.JobsAnswer(tuple(rows), away))
 
 
 def snapshot(call: Call) -> Result:
@@ -64,15 +64,15 @@ def explain(call: Call) -> Result:
 
 def why(call: Call) -> Result:
     """Return the answers to questions about a proposal, or about the plan that runs."""
-    asked, job = call.asked(queries.WhyQuery), call.job()
-    question = question_of(asked.question) if asked.question else None
-    return Result(reply_to(job.explain(asked.proposal or None), bare_snapshot(job.snapshot()), question))
+    query, job = call.asked(queries.WhyQuery), call.job()
+    question = question_of(query.question) if query.question else None
+    return Result(reply_to(job.explain(query.proposal or None), bare_snapshot(job.snapshot()), question))
 
 
 def logs(call: Call) -> Result:
     """Return the newest log lines."""
-    asked = call.asked(queries.LogsQuery)
-    return Result(answers.LogsAnswer(call.job().logs(asked.node or None, n_line=asked.lines)))
+    query = call.asked(queries.LogsQuery)
+    return Result(answers.LogsAnswer(call.job().logs(query.node or None, n_line=query.lines)))
 
 
 def weigh(call: Call) -> Result:
@@ -83,18 +83,18 @@ def weigh(call: Call) -> Result:
 
 def audit(call: Call) -> Result:
     """Return rows of the audit of the namespaces that the caller may see, newest first."""
-    asked = call.asked(queries.AuditQuery)
-    rows = call.team.audit.newest(asked.rows, job=asked.job or None, before=asked.before or None)
+    query = call.asked(queries.AuditQuery)
+    rows = call.team.audit.newest(query.rows, job=query.job or None, before=query.before or None)
     shown = [
         answers.AuditLineAnswer(each.seq, each.row, each.hash)
         for each in rows
         if call.team.sees(call.person, each.row.namespace)
     ]
-    older = rows[-1].seq if len(rows) == asked.rows else None
+    older = rows[-1].seq if len(rows) == query.rows else None
     return Result(answers.AuditAnswer(tuple(shown), older))
 
 
 def requests(call: Call) -> Result:
     """Return the commands that wait for a second person."""
-    found = visible_requests(call.team, call.person)
-    return Result(answers.RequestsAnswer(tuple(map(answers.RequestAnswer.of, found))))
+    visible = visible_requests(call.team, call.person)
+    return Result(answers.RequestsAnswer(tuple(map(answers.RequestAnswer.of, visible))))

@@ -138,10 +138,10 @@ ROUTES = (
 
 def by_path() -> dict[str, dict[str, Route]]:
     """Return the routes by path, then by method."""
-    found: dict[str, dict[str, Route]] = {}
+    routes: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
-        found.setdefault(route.path, {})[route.method] = route
-    return found
+        routes.setdefault(route.path, {})[route.method] = route
+    return routes
 
 
 def pattern(path: str) -> str:

@@ -1,6 +1,6 @@
 """Tokens: what a program signs in with.
 
-A token is somebody's, has a role, perhaps a namespace, and an end. What it may do is decided anew with each
+A token has an owner, a role, perhaps a namespace, and an end. What it may do is decided anew with each
 request, from what its owner has at that moment: who is taken out of a group takes their tokens along.
 The secret is shown once; the database keeps its hash.
 """
@@ -86,28 +86,28 @@ class Tokens:
         NotFoundError
             When none begins so, or several do.
         """
-        found = [each for each in self._store.of(KIND) if name and each.id.startswith(name)]
-        if len(found) != 1:
-            which = "several tokens have" if found else "no token has"
+        matches = [each for each in self._store.of(KIND) if name and each.id.startswith(name)]
+        if len(matches) != 1:
+            which = "several tokens have" if matches else "no token has"
             raise NotFoundError(f"{which} an id that begins with {shown(name)}; `tokens list` shows them")
-        self._store.drop_id(KIND, found[0].id)
-        return _token(found[0])
+        self._store.drop_id(KIND, matches[0].id)
+        return _token(matches[0])
 
-    def person(self, secret: str, known: Callable[[str], Person | None]) -> Person | None:
-        """Return who a secret signs in, with the roles of both now; None: nobody.
+    def person(self, secret: str, person_of: Callable[[str], Person | None]) -> Person | None:
+        """Return who a secret signs in, with the roles of both now; None: it signs no person in.
 
         Parameters
         ----------
-        known
+        person_of
             Returns a person by name as they are now; None: there is no such person any more.
         """
         if not secret.startswith(PREFIX):
             return None
-        found = self._store.find(KIND, secret.removeprefix(PREFIX), self._now_s())
-        owner = known(found.person) if found is not None else None
-        if found is None or owner is None:
+        credential = self._store.find(KIND, secret.removeprefix(PREFIX), self._now_s())
+        owner = person_of(credential.person) if credential is not None else None
+        if credential is None or owner is None:
             return None
-        return narrowed(owner, from_json(found.record, Limits))
+        return narrowed(owner, from_json(credential.record, Limits))
 
 
 def narrowed(owner: Person, limits: Limits) -> Person:
@@ -119,6 +119,6 @@ def narrowed(owner: Person, limits: Limits) -> Person:
     return replace(owner, limit=Grant(limits.role, limits.namespace))
 
 
-def _token(found: Credential) -> Token:
-    limits = from_json(found.record, Limits)
-    return Token(found.id, found.person, limits.role, limits.namespace, found.expires_at_s)
+def _token(credential: Credential) -> Token:
+    limits = from_json(credential.record, Limits)
+    return Token(credential.id, credential.person, limits.role, limits.namespace, credential.expires_at_s)
