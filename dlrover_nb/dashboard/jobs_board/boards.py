@@ -25,7 +25,7 @@ class LastSeen:
     """The jobs that were heard lately, also those whose masters give no answer now. It has no clock.
 
     A list of jobs leaves out a master that does not answer at once; its row must not come and go with that,
-    and one that is gone for good is what somebody should see.
+    and one that is gone for good is what the reader should see.
     """
 
     def __init__(self) -> None:

@@ -78,10 +78,10 @@ def delta(before: Board, after: Board) -> dict[str, Any]:
         "p": [person.cells for person in after.people] if before.people != after.people else [],
         "w": news(before.rows, after.rows) if before is not EMPTY else [],
     }
-    told = {key: part for key, part in parts.items() if part}
+    changes = {key: part for key, part in parts.items() if part}
     if before.people and not after.people:
-        told["p"] = []
-    return told | ({"e": after.error} if before.error != after.error else {})
+        changes["p"] = []
+    return changes | ({"e": after.error} if before.error != after.error else {})
 
 
 def _cells(before: dict[str, JobRow], after: dict[str, JobRow]) -> dict[str, Any]:
@@ -90,16 +90,16 @@ def _cells(before: dict[str, JobRow], after: dict[str, JobRow]) -> dict[str, Any
         old = before.get(name)
         if old == row:
             continue
-        known = {} if old is None else old.wire
-        changed[name] = {key: value for key, value in row.wire.items() if known.get(key) != value}
+        old_cells = {} if old is None else old.wire
+        changed[name] = {key: value for key, value in row.wire.items() if old_cells.get(key) != value}
     return changed
 
 
 def news(before: dict[str, JobRow], after: dict[str, JobRow]) -> list[str]:
-    """Return what somebody who does not look at the table should hear: new proposals, failed jobs."""
-    told = [words for name, row in after.items() if (words := _news_of(before.get(name), row))]
-    n_more = len(told) - MOST_NEWS
-    return told[:MOST_NEWS] + ([f"and {n_more} more"] if n_more > 0 else [])
+    """Return what a person who does not look at the table should hear: new proposals, failed jobs."""
+    sentences = [words for name, row in after.items() if (words := _news_of(before.get(name), row))]
+    n_more = len(sentences) - MOST_NEWS
+    return sentences[:MOST_NEWS] + ([f"and {n_more} more"] if n_more > 0 else [])
 
 
 def _news_of(old: JobRow | None, row: JobRow) -> str:

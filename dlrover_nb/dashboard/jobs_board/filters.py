@@ -1,7 +1,7 @@
 """What the list of all jobs shows of them: the filters and the order, which stand in its address. Pure.
 
 The browser filters and sorts by the same rules without asking (`static/jobs.js`); here they hold for a
-browser without scripts, and for the first drawing of a link that somebody else has sent.
+browser without scripts, and for the first drawing of a link that another person has sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Wanted:
     phase, owner
         Exactly these; empty: any.
     needs
-        Only jobs that need somebody.
+        Only jobs that need a person.
     sort, is_down
         Column, and whether its largest stands first.
     is_whole
@@ -50,7 +50,7 @@ class Wanted:
     @property
     def query(self) -> dict[str, str]:
         """It as parameters of an address, without what is as usual."""
-        told = {
+        parameters = {
             "q": self.text,
             "state": self.phase,
             "owner": self.owner,
@@ -59,7 +59,7 @@ class Wanted:
             "dir": "down" if self.is_down else "",
             "all": "1" if self.is_whole else "",
         }
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in parameters.items() if value}
 
     @property
     def address(self) -> str:

@@ -97,18 +97,18 @@ class JobRow:
 
 def row_of(job: JobSummary, silent_s: float = 0.0) -> JobRow:
     """Return the row of a job; one whose master has been silent for a while keeps what it said last."""
-    runs, known = not job.phase.is_final, job.outlook
+    runs, outlook = not job.phase.is_final, job.outlook
     wants = ((2, "master silent"),) if silent_s else needs(job)
     cells = (
         Cell(job.name),
         Cell("; ".join(words for _, words in wants) or units.MISSING, min((r for r, _ in wants), default=9)),
         Cell(state_words(job) + silent_words(silent_s)),
         Cell(job.owner or units.MISSING),
-        Cell(str(known.mode) if known.mode and runs else units.MISSING),
+        Cell(str(outlook.mode) if outlook.mode and runs else units.MISSING),
         Cell(units.number(job.samples_per_s) if runs and not silent_s else units.MISSING),
         versus(job) if runs and not silent_s else Cell(units.MISSING),
-        Cell(memory_words(known) if runs else units.MISSING),
-        Cell(cost_words(known) if runs else units.MISSING),
+        Cell(memory_words(outlook) if runs else units.MISSING),
+        Cell(cost_words(outlook) if runs else units.MISSING),
         Cell(units.percent(job.done)),
         _ends(job) if runs else Cell(units.MISSING),
         Cell(proposal_words(job) if runs else units.MISSING),
@@ -118,15 +118,15 @@ def row_of(job: JobSummary, silent_s: float = 0.0) -> JobRow:
 
 def needs(job: JobSummary) -> tuple[tuple[int, str], ...]:
     """Return what a job needs of a person, most urgent first, each with its rank."""
-    known = job.outlook
+    outlook = job.outlook
     if job.phase.is_final:
         return ((2, "failed"),) if job.phase is JobPhase.FAILED else ()
     wanted = (
         (0, f"answer {' and '.join(job.waiting)}", bool(job.waiting)),
         (1, "memory", bool(job.memory_needs)),
-        (3, "nodes wait", known.n_waiting > 0),
-        (4, "deadline", known.in_time is not None and known.in_time < DEADLINE_CHANCE),
-        (4, "budget", (known.spent_share or 0.0) >= NEAR_SHARE),
+        (3, "nodes wait", outlook.n_waiting > 0),
+        (4, "deadline", outlook.in_time is not None and outlook.in_time < DEADLINE_CHANCE),
+        (4, "budget", (outlook.spent_share or 0.0) >= NEAR_SHARE),
         (5, "slower than predicted", _off_band(job) < 0),
     )
     return tuple((rank, words) for rank, words, is_wanted in wanted if is_wanted)
@@ -178,42 +178,44 @@ def band_words(off: float) -> str:
     return f"{units.percent(abs(off))} {'below' if off < 0 else 'above'} the band"
 
 
-def memory_words(known: JobOutlook) -> str:
+def memory_words(outlook: JobOutlook) -> str:
     """Return the share of memory that the fullest role has left, and when it is full."""
-    if known.memory_left is None:
+    if outlook.memory_left is None:
         return units.MISSING
-    full = f", full in {units.duration(coarse_s(known.full_in_s))}" if known.full_in_s is not None else ""
-    return f"{units.percent(known.memory_left)}{full}"
+    full = f", full in {units.duration(coarse_s(outlook.full_in_s))}" if outlook.full_in_s is not None else ""
+    return f"{units.percent(outlook.memory_left)}{full}"
 
 
-def cost_words(known: JobOutlook) -> str:
+def cost_words(outlook: JobOutlook) -> str:
     """Return what the plan costs per hour; an unknown price is told as that."""
-    note = f", {ASSUMED.split()[0]}" if known.prices_assumed and known.cost_per_hour is not None else ""
-    spent = "" if known.spent_share is None else f", {units.percent(known.spent_share)} of its budget spent"
-    return f"{units.money(known.cost_per_hour, units.Currency(known.currency))}{note}{spent}"
+    note = f", {ASSUMED.split()[0]}" if outlook.prices_assumed and outlook.cost_per_hour is not None else ""
+    spent = (
+        "" if outlook.spent_share is None else f", {units.percent(outlook.spent_share)} of its budget spent"
+    )
+    return f"{units.money(outlook.cost_per_hour, units.Currency(outlook.currency))}{note}{spent}"
 
 
 def proposal_words(job: JobSummary) -> str:
     """Return what waits for an answer: the proposal with its gain and cost, and the action."""
-    told = []
+    parts = []
     if job.open_proposal is not None:
         change = job.outlook.proposed
-        said = "" if change is None else f" {change_words(change, job.outlook)}"
-        told.append(f"{job.open_proposal}{said}")
+        change_text = "" if change is None else f" {change_words(change, job.outlook)}"
+        parts.append(f"{job.open_proposal}{change_text}")
     if (action := job.outlook.mitigation) is not None:
         gain = "" if action.gain is None else f", {gain_words(action.gain)}"
-        told.append(f"{action.id} {action.words}{gain}")
-    return "; ".join(told) or units.MISSING
+        parts.append(f"{action.id} {action.words}{gain}")
+    return "; ".join(parts) or units.MISSING
 
 
-def change_words(change: ProposedChange, known: JobOutlook) -> str:
+def change_words(change: ProposedChange, outlook: JobOutlook) -> str:
     """Return kind, gain and further cost of a proposal: ``improve: +90.0 %, +0.02 USD/h``."""
     gain = change.samples_per_s / change.before_samples_per_s - 1 if change.before_samples_per_s else math.nan
     new, old = change.cost_per_hour, change.before_cost_per_hour
     more = (
         units.PRICE_UNKNOWN
         if new is None or old is None
-        else units.signed_money(new - old, units.Currency(known.currency), per="h")
+        else units.signed_money(new - old, units.Currency(outlook.currency), per="h")
     )
     return f"{change.kind}: {units.signed_percent(gain)}, {more}"
 
@@ -233,19 +235,19 @@ def sort_value(row: JobRow, key: str) -> float | str | None:
         return None
     if not KEYS[key].is_number:
         return cell.text.lower()
-    found = _NUMBER.match(cell.text)
-    return float(found[0].replace(",", "")) if found else None
+    match = _NUMBER.match(cell.text)
+    return float(match[0].replace(",", "")) if match else None
 
 
 def ordered(rows: Iterable[JobRow], key: str, *, is_down: bool) -> list[JobRow]:
     """Return rows by a column; those that are equal in it by name."""
     named = sorted(rows, key=lambda row: natural(row.name))
-    kept = [row for row in named if sort_value(row, key) is not None]
+    valued = [row for row in named if sort_value(row, key) is not None]
     if key == "job":
-        kept.sort(key=lambda row: natural(row.name), reverse=is_down)
+        valued.sort(key=lambda row: natural(row.name), reverse=is_down)
     else:
-        kept.sort(key=lambda row: _comparable(sort_value(row, key)), reverse=is_down)
-    return kept + [row for row in named if sort_value(row, key) is None]
+        valued.sort(key=lambda row: _comparable(sort_value(row, key)), reverse=is_down)
+    return valued + [row for row in named if sort_value(row, key) is None]
 
 
 def _comparable(value: float | str | None) -> tuple[int, float, str]:

@@ -77,18 +77,18 @@ def cost_rate(jobs: Iterable[JobSummary]) -> str:
     sums: dict[tuple[str, bool], float] = defaultdict(float)
     n_unknown = 0
     for job in jobs:
-        known = job.outlook
-        if known.cost_per_hour is None:
+        outlook = job.outlook
+        if outlook.cost_per_hour is None:
             n_unknown += 1
         else:
-            sums[known.currency, known.prices_assumed] += known.cost_per_hour
-    told = []
+            sums[outlook.currency, outlook.prices_assumed] += outlook.cost_per_hour
+    parts = []
     for (name, is_assumed), value in sorted(sums.items()):
         money = units.Currency(name, is_assumed)
-        told.append(f"{units.money(value, money, per='h')}{money.note}")
+        parts.append(f"{units.money(value, money, per='h')}{money.note}")
     if n_unknown:
-        told.append(f"{units.counted(n_unknown, 'job')} of unknown price")
-    return "; ".join(told) or "nothing runs"
+        parts.append(f"{units.counted(n_unknown, 'job')} of unknown price")
+    return "; ".join(parts) or "nothing runs"
 
 
 def per_person(jobs: Iterable[JobSummary]) -> tuple[PersonCost, ...]:
@@ -100,12 +100,12 @@ def per_person(jobs: Iterable[JobSummary]) -> tuple[PersonCost, ...]:
     return tuple(
         PersonCost(
             owner,
-            len(held),
-            sum(job.cpu for job in held),
-            sum(job.memory_mib for job in held),
-            cost_rate(held),
+            len(running),
+            sum(job.cpu for job in running),
+            sum(job.memory_mib for job in running),
+            cost_rate(running),
         )
-        for owner, held in sorted(owned.items())
+        for owner, running in sorted(owned.items())
     )
 
 
@@ -130,7 +130,7 @@ class DecisionCost:
 
 def decision_costs(rows: Iterable[ChainedRow]) -> tuple[DecisionCost, ...]:
     """Return what decisions on plans have changed, newest first."""
-    found = []
+    costs = []
     for each in rows:
         row = each.row
         if row.stage is not Stage.DONE or not row.plan_after or row.plan_after == row.plan_before:
@@ -138,17 +138,17 @@ def decision_costs(rows: Iterable[ChainedRow]) -> tuple[DecisionCost, ...]:
         after, before = row.cost_per_hour, row.cost_before_per_hour
         change = None if after is None or before is None else after - before
         what = f"{row.action} {row.subject}".strip()
-        found.append(DecisionCost(row.at_s, row.person, row.job, what, change, row.currency))
-    return tuple(sorted(found, key=lambda cost: cost.at_s, reverse=True))
+        costs.append(DecisionCost(row.at_s, row.person, row.job, what, change, row.currency))
+    return tuple(sorted(costs, key=lambda cost: cost.at_s, reverse=True))
 
 
 def decisions_sum(costs: Sequence[DecisionCost]) -> str:
     """Return the sum of what decisions have changed, by currency."""
     sums: dict[str, float] = defaultdict(float)
-    known = [cost for cost in costs if cost.change_per_hour is not None]
-    for cost in known:
+    priced = [cost for cost in costs if cost.change_per_hour is not None]
+    for cost in priced:
         sums[cost.currency] += cost.change_per_hour or 0.0
-    n_unknown = len(costs) - len(known)
-    told = [units.signed_money(value, units.Currency(name), per="h") for name, value in sorted(sums.items())]
-    told += [f"{n_unknown} of unknown price"] if n_unknown else []
-    return f"{units.counted(len(costs), 'decision')}: {', '.join(told)}"
+    n_unknown = len(costs) - len(priced)
+    parts = [units.signed_money(value, units.Currency(name), per="h") for name, value in sorted(sums.items())]
+    parts += [f"{n_unknown} of unknown price"] if n_unknown else []
+    return f"{units.counted(len(costs), 'decision')}: {', '.join(parts)}"
