@@ -31,21 +31,21 @@ class SignIn(Protocol):
         ...
 
     def by_secret(self, secret: str) -> Person | None:
-        """Return whom a secret of this way signs in, as programs send it; None: nobody, or there is none."""
+        """Return whom a secret of this way signs in, as programs send it; None: it signs no person in."""
         ...
 
     def identify(self, request: HTTPServerRequest) -> Person | None:
-        """Return who asks, by what the request carries; None: nobody is signed in. It may wait for a while.
+        """Return who asks, by what the request carries; None: not signed in. It may wait for a while.
 
         Raises
         ------
         NotAllowedError
-            When the request claims what it may not: it is refused, whoever asks.
+            When the request claims what it may not: it is refused to every caller.
         """
         ...
 
     def known(self, name: str) -> Person | None:
-        """Return somebody by name, with the roles that they have now; None: nobody of that name is known."""
+        """Return a person by name, with the roles that they have now; None: there is none of that name."""
         ...
 
     def form_key(self, request: HTTPServerRequest) -> str:
@@ -79,7 +79,7 @@ class OwnAccount(WithoutSecret):
         return local_person(user_name())
 
     def known(self, name: str) -> Person | None:
-        """Return the account of the server; it knows nobody else."""
+        """Return the account of the server; it knows no other person."""
         return local_person(name) if name == user_name() else None
 
     def form_key(self, request: HTTPServerRequest) -> str:  # noqa: ARG002 - of the protocol

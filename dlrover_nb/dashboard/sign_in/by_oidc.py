@@ -42,12 +42,12 @@ class OidcSignIn(WithoutSecret):
     def identify(self, request: HTTPServerRequest) -> Person | None:
         """Return whose session it is, with the groups of the sign-in and what those may now."""
         session = self.sessions.find(request)
-        return None if session is None else self._now(session.kept.person)
+        return None if session is None else self._now(session.record.person)
 
     def known(self, name: str) -> Person | None:
-        """Return somebody by their newest session; None: they have none."""
-        kept = self.sessions.last_of(name)
-        return None if kept is None else self._now(kept.person)
+        """Return a person by their newest session; None: they have none."""
+        record = self.sessions.last_of(name)
+        return None if record is None else self._now(record.person)
 
     def form_key(self, request: HTTPServerRequest) -> str:
         """Return the secret of the session."""
@@ -67,7 +67,7 @@ class OidcSignIn(WithoutSecret):
         """End a session; return where the browser goes to leave the provider too, or empty."""
         self.sessions.end(session.secret)
         try:
-            return self.provider.end_url(session.kept.note, back)
+            return self.provider.end_url(session.record.note, back)
         except DlroverError:
             return ""  # the provider is away; here the person is signed out
 

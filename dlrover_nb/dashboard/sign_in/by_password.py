@@ -63,16 +63,16 @@ class PasswordSignIn(WithoutSecret):
         session = self.sessions.find(request)
         if session is None:
             return None
-        name = session.kept.person.name
+        name = session.record.person.name
         user = self.users.find(name)
-        if user is None or user.stamp != session.kept.stamp:
+        if user is None or user.stamp != session.record.stamp:
             self.sessions.end(session.secret)
             logger.info("a session of %s ends: the user was changed or removed", name)
             return None
         return user.person(name, self._groups)
 
     def known(self, name: str) -> Person | None:
-        """Return somebody in the file."""
+        """Return a person in the file."""
         user = self.users.find(name)
         return None if user is None else user.person(name, self._groups)
 

@@ -2,7 +2,7 @@
 
 Anybody can send a header, so it counts only where the connection comes from the proxy. From anywhere else it
 is an error and not ignored: it is either an attack, or a proxy that the settings do not know, and both must
-be noticed. A request of the proxy without the header is nobody's.
+be noticed. A request of the proxy without the header signs no person in.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ProxySignIn(WithoutSecret):
         return with_groups(name, of, self._groups.get("*", ()), self._groups)
 
     def known(self, name: str) -> Person | None:
-        """Return somebody as the proxy named them last, since this server began; None: it did not."""
+        """Return a person as the proxy named them last, since this server began; None: it did not."""
         return self._seen.get(name)
 
     def form_key(self, request: HTTPServerRequest) -> str:

@@ -1,9 +1,9 @@
 """Sign-in by the secret of the server, where nothing else is set up: as Jupyter's token.
 
 A port of loopback is open to every user of the machine, so reaching it proves nothing. The account that runs
-the server has a file that nobody else can read (`OwnServer`), and proves itself by what is in it: once by an
-address with the secret or a ticket, for which a browser gets a cookie; a program sends the secret with each
-request.
+the server has a file that no other account can read (`OwnServer`), and proves itself by what is in it: once
+by an address with the secret or a ticket, for which a browser gets a cookie; a program sends the secret with
+each request.
 
 Each start makes a new secret. One of the account, for all its servers, was rejected: programs and open pages
 go on asking a port whose server has ended, and another user may listen there by then.
@@ -72,7 +72,7 @@ class SecretSignIn:
         return self._account if _is_same(self.cookie.of(request), self._derived("cookie")) else None
 
     def known(self, name: str) -> Person | None:
-        """Return the account of the server; it knows nobody else."""
+        """Return the account of the server; it knows no other person."""
         return self._account if name == user_name() else None
 
     def by_secret(self, secret: str) -> Person | None:

@@ -239,13 +239,13 @@ class Provider:
         with self._lock:
             if not self._document:
                 url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-                found = self._asked("GET", url)
-                if found.get("issuer") != self.settings.issuer:
+                document = self._asked("GET", url)
+                if document.get("issuer") != self.settings.issuer:
                     raise BackendError(
-                        f"the provider calls itself {shown(str(found.get('issuer')))}, and the settings "
+                        f"the provider calls itself {shown(str(document.get('issuer')))}, and the settings "
                         f"{self.settings.issuer!r}; correct the issuer"
                     )
-                self._document = found
+                self._document = document
             return self._document
 
     def _endpoint(self, name: str) -> str:
@@ -271,9 +271,9 @@ class Provider:
         url = self._endpoint("jwks_uri")
         with self._lock:
             if self._keys is None or time.monotonic() - self._keys_s >= KEYS_S:
-                found = self._asked("GET", url)
+                document = self._asked("GET", url)
                 try:
-                    self._keys = KeySet.import_key_set({"keys": found.get("keys", [])})
+                    self._keys = KeySet.import_key_set({"keys": document.get("keys", [])})
                 except (JoseError, ValueError) as error:
                     raise BackendError(f"the keys of the provider cannot be read: {error}") from error
                 self._keys_s = time.monotonic()
@@ -287,16 +287,16 @@ class Provider:
                 method, check_address(url), data=form, auth=login, timeout=TIMEOUT_S, follow_redirects=False,
                 headers={"Accept": "application/json"},
             )  # fmt: skip
-            found = answer.json()
+            content = answer.json()
         except (httpx.HTTPError, ValueError) as error:
             raise BackendError(f"the provider at {self.settings.issuer} does not answer: {error}") from error
         if 400 <= answer.status_code < 500 and form is not None:
             raise NotAllowedError("the provider refused this sign-in; begin it again")
-        if answer.status_code != 200 or not isinstance(found, dict):
+        if answer.status_code != 200 or not isinstance(content, dict):
             raise BackendError(
                 f"the provider at {self.settings.issuer} answered {answer.status_code}; try later"
             )
-        return found
+        return content
 
 
 def why_not_valid(claims: Mapping[str, Any], settings: OidcSettings, nonce: str, now_s: float) -> str:
@@ -304,14 +304,14 @@ def why_not_valid(claims: Mapping[str, Any], settings: OidcSettings, nonce: str,
     of = claims.get("aud")
     audience = [of] if isinstance(of, str) else of if isinstance(of, list) else []
     party = claims.get("azp", settings.client_id if len(audience) < 2 else None)
-    said = str(claims.get("nonce", ""))
+    token_nonce = str(claims.get("nonce", ""))
     checks = {
         "it is of another issuer": claims.get("iss") == settings.issuer,
         "it is for another client": settings.client_id in audience,
         "it was made for another client": party == settings.client_id,
         "it has expired": now_s < _time(claims, "exp", -1.0) + LEEWAY_S,
         "it is not valid yet": now_s >= _time(claims, "nbf", 0.0) - LEEWAY_S,
-        "it is of another sign-in": hmac.compare_digest(said.encode(), nonce.encode()),
+        "it is of another sign-in": hmac.compare_digest(token_nonce.encode(), nonce.encode()),
     }
     return next((why for why, holds in checks.items() if not holds), "")
 
@@ -328,6 +328,6 @@ def who_is(claims: Mapping[str, Any], settings: OidcSettings) -> tuple[str, tupl
         raise NotAllowedError(f"the provider does not tell {settings.name_claim}; ask for its scope")
     if settings.name_claim == "email" and claims.get("email_verified") is not True:
         raise NotAllowedError("the provider has not verified your address of mail; verify it there")
-    told = claims.get(settings.groups_claim, [])
-    groups = told if isinstance(told, list) else []
+    value = claims.get(settings.groups_claim, [])
+    groups = value if isinstance(value, list) else []
     return name, tuple(each for each in groups if isinstance(each, str))

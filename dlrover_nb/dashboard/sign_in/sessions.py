@@ -56,8 +56,8 @@ class Cookie:
 
     def of(self, request: HTTPServerRequest) -> str:
         """Return its value in a request; empty: it is not there."""
-        found = request.cookies.get(self._name_at(request))
-        return "" if found is None else found.value
+        morsel = request.cookies.get(self._name_at(request))
+        return "" if morsel is None else morsel.value
 
     def set(self, handler: RequestHandler, value: str) -> None:
         """Give it to a browser: never to a script, never to another site's form."""
@@ -93,8 +93,8 @@ def cookie_of(settings: ServeSettings, what: str = "session") -> Cookie:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is kept with a session.
+class SessionRecord:
+    """What the database has of a session.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Session:
     """A session that a request belongs to."""
 
     secret: str
-    kept: Kept
+    record: SessionRecord
 
 
 class Sessions:
@@ -150,34 +150,36 @@ class Sessions:
         self._idle_s, self._absolute_s = idle_s, absolute_s
 
     def start(self, person: Person, *, stamp: str = "", note: str = "") -> str:
-        """Begin a session of somebody who has signed in, and return its secret."""
+        """Begin a session of a person who has signed in, and return its secret."""
         now_s = self._now_s()
         self._store.drop_expired(now_s)
-        kept = Kept(person, now_s + self._absolute_s, stamp, note)
-        ends_s = min(now_s + self._idle_s, kept.ends_s)
-        return self._store.add(KIND, person.name, ends_s, to_json(kept).decode())
+        record = SessionRecord(person, now_s + self._absolute_s, stamp, note)
+        ends_s = min(now_s + self._idle_s, record.ends_s)
+        return self._store.add(KIND, person.name, ends_s, to_json(record).decode())
 
     def find(self, request: HTTPServerRequest) -> Session | None:
         """Return the session of a request, and note that it is used; None: there is none."""
         secret = self.cookie.of(request)
         now_s = self._now_s()
-        found = self._store.find(KIND, secret, now_s) if secret else None
-        if found is None:
+        row = self._store.find(KIND, secret, now_s) if secret else None
+        if row is None:
             return None
-        kept = from_json(found.record, Kept)
-        if kept.ends_s > now_s + self._absolute_s + SKEW_S:
-            return None  # it began in the future: the clock was set back, and nobody knows how old it is
-        ends_s = min(now_s + self._idle_s, kept.ends_s)
-        if not -SKEW_S <= ends_s - found.expires_at_s <= RENEWED * self._idle_s:
-            with suppress(BackendError):  # a database that takes nothing now shuts nobody out
+        record = from_json(row.record, SessionRecord)
+        if record.ends_s > now_s + self._absolute_s + SKEW_S:
+            return None  # it began in the future: the clock was set back, and its age is unknown
+        ends_s = min(now_s + self._idle_s, record.ends_s)
+        if not -SKEW_S <= ends_s - row.expires_at_s <= RENEWED * self._idle_s:
+            with suppress(BackendError):  # a database that takes nothing now must not sign people out
                 self._store.renew(KIND, secret, ends_s)
-        return Session(secret, kept)
+        return Session(secret, record)
 
-    def last_of(self, name: str) -> Kept | None:
-        """Return what is kept of the newest session of somebody, used or not; None: there is none."""
-        found = self._store.of(KIND, name)
+    def last_of(self, name: str) -> SessionRecord | None:
+        """Return the record of a person's newest session, used or not; None: there is none."""
+        rows = self._store.of(KIND, name)
         return max(
-            (from_json(each.record, Kept) for each in found), key=lambda kept: kept.ends_s, default=None
+            (from_json(each.record, SessionRecord) for each in rows),
+            key=lambda record: record.ends_s,
+            default=None,
         )
 
     def end(self, secret: str) -> None:

@@ -1,7 +1,7 @@
-"""How long somebody must wait before the next try to sign in, by name and by address.
+"""How long a client must wait before the next try to sign in, by name and by address.
 
 Tries are counted when they begin, so that many at once gain nothing, and forgotten after a success. The first
-few are free. Then each doubles the wait: per name up to a minute, so that nobody is locked out for long by
+few are free. Then each doubles the wait: per name up to a minute, so that no person is locked out for long by
 strangers who try their name, per address up to a quarter of an hour. Memory is bounded: the tries that are
 longest ago are forgotten first. A lock of an account after so many tries was rejected: whoever knows a name
 could use it to keep a person out.
@@ -59,7 +59,7 @@ class Throttle:
     def succeeded(self, name: str, address: str) -> None:
         """Forget the tries of a person who has signed in, but of the address this one alone.
 
-        Else somebody with an account could try the passwords of others, and sign in between.
+        Else a person with an account could try the passwords of others, and sign in between.
         """
         self._tries.pop(("name", name.casefold()), None)
         key = ("address", address)

@@ -36,7 +36,7 @@ Groups = Mapping[str, tuple[Grant, ...]]  # roles of groups
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody in the file.
+    """A person in the file.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class UsersFile:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().absolute()
         self._lock = threading.Lock()
-        self._seen: tuple[int, ...] = ()
+        self._file_state: tuple[int, ...] = ()
         self._users: Mapping[str, User] = {}
         # What the password of an unknown name is checked against, so that both answers take as long.
         self._nobody = User(_HASHER.hash(secrets.token_hex()))
@@ -119,7 +119,7 @@ class UsersFile:
             try:
                 self._renew()
             except (InvalidValueError, NotFoundError) as error:
-                self._seen = ()
+                self._file_state = ()
                 raise BackendError(f"nobody can sign in: {error}") from error
             return self._users.get(name)
 
@@ -139,13 +139,13 @@ class UsersFile:
             raise NotFoundError(
                 f"no users file at {self.path}; `dlrover-nb users add NAME --file {self.path}` makes one"
             ) from error
-        seen = (now.st_mtime_ns, now.st_size, now.st_ino)
-        if seen == self._seen:
+        file_state = (now.st_mtime_ns, now.st_size, now.st_ino)
+        if file_state == self._file_state:
             return
         if now.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InvalidValueError(f"others may write to {self.path}, and so sign in; run chmod 600 on it")
         self._users = read_users(self.path)
-        self._seen = seen
+        self._file_state = file_state
 
 
 def read_users(path: Path) -> dict[str, User]:
@@ -202,13 +202,13 @@ def write_users(path: Path, users: Mapping[str, User]) -> None:
         raise InvalidValueError(
             f"only YAML is written, got {path}; name a .yaml file, or edit this one yourself"
         )
-    told = {name: msgspec.to_builtins(user) for name, user in sorted(users.items())}
+    content = {name: msgspec.to_builtins(user) for name, user in sorted(users.items())}
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(to_yaml(told) if told else "")
+                file.write(to_yaml(content) if content else "")
             replace_synced(Path(name), path)
         except BaseException:
             Path(name).unlink(missing_ok=True)

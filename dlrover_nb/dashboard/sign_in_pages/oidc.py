@@ -77,7 +77,7 @@ class OidcBack(_OfProvider):
     """The way back from the provider."""
 
     async def get(self) -> None:
-        """Sign somebody in by the code that they bring."""
+        """Sign a person in by the code that they bring."""
         way, loop = self._sign_in, asyncio.get_running_loop()
         try:
             state = self.get_query_argument("state", "")

@@ -52,7 +52,7 @@ class SignInPage(OwnHandler):
         self._show()
 
     async def post(self) -> None:
-        """Sign somebody in."""
+        """Sign a person in."""
         if not self._is_of_our_form():
             self.set_status(403)
             self._show("This form was open for too long, or cookies are off. Try again.")
@@ -113,10 +113,10 @@ def form_token(secret: str) -> str:
 
 def form_html(root: str, token: str, wanted: str, error: str, name: str) -> str:
     """Return the form to sign in; the field that is still empty has the focus."""
-    told = f'<div role="alert">{block_html(Paragraph(error, Tone.WARNING))}</div>' if error else ""
+    alert = f'<div role="alert">{block_html(Paragraph(error, Tone.WARNING))}</div>' if error else ""
     on_name, on_password = ("", " autofocus") if name else (" autofocus", "")
     return (
-        f'{told}<form method="post" action="{escape(root)}{PAGE}" class="dl-sign-in">'
+        f'{alert}<form method="post" action="{escape(root)}{PAGE}" class="dl-sign-in">'
         f'<input type="hidden" name="csrf" value="{token}">'
         f'<input type="hidden" name="next" value="{escape(wanted)}">'
         f'<label>Name <input name="name" value="{escape(name)}" autocomplete="username" required '
@@ -143,5 +143,5 @@ class SignOut(PersonHandler):
         self.redirect(target or self.root + PAGE, status=303)
 
     def turn_away(self) -> None:
-        """Send somebody who is signed out already to the sign-in."""
+        """Send a person who is signed out already to the sign-in."""
         self.redirect(f"{self.root}{PAGE}", status=303)

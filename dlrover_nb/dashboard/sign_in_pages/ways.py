@@ -112,16 +112,16 @@ def address_of(settings: ServeSettings) -> Callable[[HTTPServerRequest], str]:
     """Return a function that tells where a request comes from.
 
     Behind a proxy of ours, on this machine or on a socket, that is what the proxy has added to
-    ``X-Forwarded-For``: its last entry. Whatever stands before, the client may have made up.
+    ``X-Forwarded-For``: its last entry. The client may have made up all entries before it.
     """
     is_behind_proxy = bool(settings.url)
 
     def address(request: HTTPServerRequest) -> str:
-        told = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
-        if not (is_behind_proxy and told):
+        entry = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
+        if not (is_behind_proxy and entry):
             return request.remote_ip or "socket"
         try:
-            return str(ipaddress.ip_address(told))
+            return str(ipaddress.ip_address(entry))
         except ValueError:
             return request.remote_ip or "socket"
 

@@ -38,7 +38,7 @@ def begun(store):
 @given(st.floats(SKEW_S + 1, 100 * DAY_S))
 def test_a_session_that_began_in_the_future_is_over(store, back_s):
     clock, find = begun(store)
-    assert find().kept.person == ADA
+    assert find().record.person == ADA
     clock[0] -= back_s
     assert find() is None
 
@@ -62,7 +62,7 @@ def test_a_database_that_takes_nothing_shuts_nobody_out(store):
     event.listen(store._database._engine, "connect", set_up)
     try:
         clock[0] += IDLE_S / 2
-        assert find().kept.person == ADA
+        assert find().record.person == ADA
     finally:
         event.remove(store._database._engine, "connect", set_up)
     assert max(each.expires_at_s for each in store.of(KIND, "ada")) >= START_S + IDLE_S
