@@ -120,8 +120,8 @@ class AlertLoop:
         waiting = self._team.requests.open(self._team.now_s())
         for job in listed.values():
             self._hear(key, job, jobs.heard_s)
-            found = [lost_finding(0.0, self._rules), self._waiting(key, job.name, waiting)]
-            self._apply(self._about(key, job), open_alerts, found)
+            findings = [lost_finding(0.0, self._rules), self._waiting(key, job.name, waiting)]
+            self._apply(self._about(key, job), open_alerts, findings)
         for name in self._missing(key, listed):
             self._silent(key, name, open_alerts, jobs.heard_s)
         self._end_gone(key, listed, open_alerts)
@@ -147,9 +147,9 @@ class AlertLoop:
         mine = [each for each in waiting if each.command.job == name and key in clusters_of(self._team, each)]
         return request_finding(mine, self._team.now_s(), self._rules)
 
-    def _apply(self, about: AboutJob, open_alerts: Iterable[Alert], found: Iterable[Finding]) -> None:
+    def _apply(self, about: AboutJob, open_alerts: Iterable[Alert], findings: Iterable[Finding]) -> None:
         mine = [alert for alert in open_alerts if alert.about.job == about.job]
-        ends, begins = changes(about, mine, found, self._team.now_s())
+        ends, begins = changes(about, mine, findings, self._team.now_s())
         for alert in ends:
             self._end(alert)
         for alert in begins:
@@ -172,14 +172,14 @@ class AlertLoop:
             self._heard[key, job.name] = (at_s, job)
 
     def _missing(self, key: str, listed: Iterable[str]) -> list[str]:
-        known = {name for at, name in (*self._heard, *self._lost) if at == key}
-        return sorted(known.difference(listed))
+        names = {name for at, name in (*self._heard, *self._lost) if at == key}
+        return sorted(names.difference(listed))
 
     def _silent(self, key: str, name: str, open_alerts: list[Alert], now_s: float) -> None:
         """Begin the alert of a silent master, unless its job has ended meanwhile."""
-        if (key, name) in self._lost or (found := self._heard.get((key, name))) is None:
+        if (key, name) in self._lost or (last := self._heard.get((key, name))) is None:
             return
-        heard_s, job = found
+        heard_s, job = last
         finding = lost_finding(now_s - heard_s, self._rules)
         if not finding.is_bad:
             return
@@ -191,8 +191,8 @@ class AlertLoop:
 
     def _has_ended(self, key: str, name: str) -> bool:
         """Whether the history knows that a job is over, whose master is gone then."""
-        known = [job for job in self._team.cluster(key).core.jobs() if job.name == name]
-        return not known or known[0].phase.is_final
+        jobs = [job for job in self._team.cluster(key).core.jobs() if job.name == name]
+        return not jobs or jobs[0].phase.is_final
 
     def _remember_lost(self, key: str, open_alerts: Iterable[Alert]) -> None:
         """Take over the lost masters that a server before this one, or another one, has found."""

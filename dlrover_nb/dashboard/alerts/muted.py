@@ -43,16 +43,16 @@ def mute(notes: NoteStore, person: str, cluster: str, job: str, *, hours: str, a
         notes.drop(person, KIND, _name(cluster, job))
         return
     if hours not in map(str, HOURS):
-        known = ", ".join(map(str, HOURS))
-        raise InvalidValueError(f"hours must be one of {known}, got {shown(hours)}; choose one")
+        choices = ", ".join(map(str, HOURS))
+        raise InvalidValueError(f"hours must be one of {choices}, got {shown(hours)}; choose one")
     until = Muted(cluster, job, at_s + float(hours) * 3600)
     notes.keep(Note(person, KIND, _name(cluster, job), at_s, to_json(until).decode()))
 
 
 def muted_by(notes: NoteStore, person: str, at_s: float) -> dict[tuple[str, str], Muted]:
     """Return the jobs that are muted now, by cluster and name."""
-    found = (from_json(note.text, Muted) for note in notes.find(person, KIND))
-    return {(each.cluster, each.job): each for each in found if each.until_s > at_s}
+    muted = (from_json(note.text, Muted) for note in notes.find(person, KIND))
+    return {(each.cluster, each.job): each for each in muted if each.until_s > at_s}
 
 
 def is_muted(alert: Alert, muted: dict[tuple[str, str], Muted]) -> bool:

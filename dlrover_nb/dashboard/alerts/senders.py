@@ -2,7 +2,7 @@
 
 The webhook's signature covers the time and the body, so that its receiver can tell a forged call and refuse
 an old one that is played again: ``X-Dlrover-Signature: t=TIME,v1=HEX`` is HMAC-SHA256 of ``TIME.BODY``. A
-redirect is not followed: it would send the alert to whom nobody has named.
+redirect is not followed: it would send the alert to an address that the settings do not name.
 
 URLs of apprise hold passwords. They are never logged nor shown: a destination is called by its place in the
 settings and its kind. Apprise itself logs a URL that it cannot read, and its HTTP client logs paths; while
@@ -163,9 +163,9 @@ class Webhook:
 
 def signature(secret: str, at_s: float, body: bytes) -> str:
     """Return the value of the header for a body sent at a time."""
-    told = f"{at_s:.0f}"
-    digest = hmac.new(secret.encode(), told.encode() + b"." + body, "sha256").hexdigest()
-    return f"t={told},v1={digest}"
+    timestamp = f"{at_s:.0f}"
+    digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, "sha256").hexdigest()
+    return f"t={timestamp},v1={digest}"
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ def alerts_strip(visit: Visit) -> str:
 
 def visible_alerts(visit: Visit, alerts: Iterable[Alert]) -> list[Alert]:
     """Return the alerts of clusters of this server whose jobs a person may view, in their order."""
-    seen = {key for key in visit.team.clusters if _may_view(visit, key)}
-    return [alert for alert in alerts if alert.about.cluster in seen and _is_in(visit, alert)]
+    clusters = {key for key in visit.team.clusters if _may_view(visit, key)}
+    return [alert for alert in alerts if alert.about.cluster in clusters and _is_in(visit, alert)]
 
 
 def _may_view(visit: Visit, key: str) -> bool:
@@ -72,9 +72,11 @@ def body(visit: Visit) -> str:
     """Return the page: what is open, then what was; ``job`` of the address takes one job alone."""
     job, now_s = visit.query.get("job", ""), visit.team.now_s()
     muted = muted_by(visit.team.notes, visit.person.name, now_s)
-    found = [a for a in visible_alerts(visit, visit.team.alerts.open()) if job in {"", a.about.job}]
+    open_alerts = [a for a in visible_alerts(visit, visit.team.alerts.open()) if job in {"", a.about.job}]
     past = visible_alerts(visit, visit.team.alerts.ended(N_RECENT, job=job or None))
-    cards = "".join(_card(visit, alert, now_s, until_s=_until(alert, muted)) for alert in reversed(found))
+    cards = "".join(
+        _card(visit, alert, now_s, until_s=_until(alert, muted)) for alert in reversed(open_alerts)
+    )
     only = f'<p>Only job {escape(job)}. <a href="{escape(visit.root)}/alerts">All jobs</a></p>' if job else ""
     return (
         f'{only}<section aria-live="polite"><h2>Open</h2>{cards or "<p>No alert is open.</p>"}</section>'
@@ -83,8 +85,8 @@ def body(visit: Visit) -> str:
 
 
 def _until(alert: Alert, muted: dict[tuple[str, str], Muted]) -> float | None:
-    found = muted.get((alert.about.cluster, alert.about.job))
-    return found.until_s if found is not None else None
+    mute = muted.get((alert.about.cluster, alert.about.job))
+    return mute.until_s if mute is not None else None
 
 
 def _line(visit: Visit, alert: Alert) -> str:
@@ -114,9 +116,9 @@ def _mute_form(visit: Visit, alert: Alert, until_s: float | None) -> str:
         for name, value in (("csrf", visit.csrf), ("cluster", about.cluster), ("job", about.job))
     )
     if until_s is not None:
-        told = f"Muted for you until {escape(units.clock(until_s))}. "
+        until = f"Muted for you until {escape(units.clock(until_s))}. "
         button = f'<button name="hours" value="0" style="{_CONTROL}">Unmute {escape(about.job)}</button>'
-        choice = told + button
+        choice = until + button
     else:
         options = "".join(f'<option value="{hours}">{_hours(hours)}</option>' for hours in HOURS)
         choice = (

@@ -101,8 +101,8 @@ def key_of(form: Form) -> str:
     """
     if not form.get("key"):
         return ""
-    asked = "\n".join(f"{name}={form[name]}" for name in sorted(form) if name not in _NOT_ASKED)
-    return f"form-{sha256(asked.encode()).hexdigest()[:40]}"
+    text = "\n".join(f"{name}={form[name]}" for name in sorted(form) if name not in _NOT_ASKED)
+    return f"form-{sha256(text.encode()).hexdigest()[:40]}"
 
 
 _NOT_ASKED = {"csrf", "back", "reason"}
@@ -125,31 +125,31 @@ def action_of(form: Form) -> Action:
     """Return the action that a form asks for; `InvalidValueError` where forms have none of that name."""
     name = form.get("action", "")
     if name not in FORM_ACTIONS:
-        known = ", ".join(FORM_ACTIONS)
-        raise InvalidValueError(f"action must be one of {known}, got {shown(name)}; load the page again")
+        names = ", ".join(FORM_ACTIONS)
+        raise InvalidValueError(f"action must be one of {names}, got {shown(name)}; load the page again")
     return Action(name)
 
 
 def _decision(  # noqa: PLR0911 - one case per kind of decision
     action: Action, form: Form, why: str, now: JobSnapshot | None
 ) -> Decision:
-    seen, verdict = form.get("version", ""), _DECISIONS[action]
+    version, verdict = form.get("version", ""), _DECISIONS[action]
     match verdict:
         case None:
             return _undo(form, why, now)
         case Verdict.ACCEPT | Verdict.REJECT:
-            return Decision(verdict, "", 0.0, needed(form, "proposal"), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, needed(form, "proposal"), why=why, seen=version)
         case Verdict.OVERRIDE:
             proposal = needed(form, "proposal")
-            return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=version)
         case Verdict.MITIGATE:
-            return Decision(verdict, "", 0.0, why=why, seen=seen, action=_against_stragglers(form, now))
+            return Decision(verdict, "", 0.0, why=why, seen=version, action=_against_stragglers(form, now))
         case Verdict.MODE:
-            return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=version)
         case Verdict.BUDGET:
-            return Decision(verdict, "", 0.0, budget_total=_budget(form), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, budget_total=_budget(form), why=why, seen=version)
         case _:
-            return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=seen)
+            return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=version)
 
 
 def _against_stragglers(form: Form, now: JobSnapshot | None) -> ActionChoice:
@@ -242,8 +242,8 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
         made = handle.run(command)
     except DlroverError as error:
         return refused(error, words, form, handle)
-    said = f" as {made.id}" if made is not None else ""
-    return Ended(Fate.DONE, f"{_head(words)} of job {form['job']} is done{said}.")
+    as_id = f" as {made.id}" if made is not None else ""
+    return Ended(Fate.DONE, f"{_head(words)} of job {form['job']} is done{as_id}.")
 
 
 def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | None) -> Ended:
@@ -256,15 +256,15 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
             return Ended(Fate.NOT_ALLOWED, f"Not allowed, and nothing was changed: {_sentence(text)}")
         case StaleDecisionError():
             who = _who_answered(handle, form)
-            told = f"{_head(words)} of job {job} was not done, since the job has changed: "
+            head = f"{_head(words)} of job {job} was not done, since the job has changed: "
             return Ended(
-                Fate.STALE, f"{told}{who}{_sentence(text)} Look at what stands now, and decide on that."
+                Fate.STALE, f"{head}{who}{_sentence(text)} Look at what stands now, and decide on that."
             )
         case NotWrittenError():
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was not done: {_sentence(text)}")
         case BackendError():
-            told = f"Whether {words} of job {job} was done is not known: {_sentence(text)}"
-            return Ended(Fate.UNKNOWN, f"{told} Look at the job and its audit before you ask again.")
+            head = f"Whether {words} of job {job} was done is not known: {_sentence(text)}"
+            return Ended(Fate.UNKNOWN, f"{head} Look at the job and its audit before you ask again.")
         case _:
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was refused: {_sentence(text)}")
 
@@ -283,7 +283,7 @@ def _who_answered(handle: JobHandle | None, form: Form) -> str:
 
 
 def answered_words(decisions: tuple[Decision, ...], proposal: str) -> str:
-    """Return who answered a proposal, how and when, as a sentence; empty: nobody did."""
+    """Return who answered a proposal, how and when, as a sentence; empty: no person did."""
     answers = [each for each in decisions if each.proposal == proposal]
     if not answers:
         return ""

@@ -2,7 +2,7 @@
 
 An action against stragglers has a field for each word of `ActionRequest`. Where a word holds a value for each
 worker, each worker has a field of its own, ``batches:worker-0``: a label for each number, and no text to be
-written in a form that somebody must know.
+written in a form that the user must know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lines that a page shows once, after a form was sent: kept for the person, named by a token in the address.
 
-The text itself is not in the address: a link that somebody else made could then put words of theirs into our
-page. It is in the database and not in this process, so that it is there whichever process answers next.
+The text itself is not in the address: a link that another person made could then put words of theirs into our
+page. It is in the database and not in this process, so that every process of the server can answer next.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def keep_flash(notes: NoteStore, person: str, lines: Sequence[Flash], at_s: floa
 
 def take_flash(notes: NoteStore, person: str, token: str) -> tuple[Flash, ...]:
     """Return the lines of a token, once; none where it is not that person's, or was shown."""
-    found = notes.find(person, KIND, token) if token else ()
+    saved = notes.find(person, KIND, token) if token else ()
     with suppress(BackendError):  # a database that takes nothing now: better told twice than never
-        for note in found:
+        for note in saved:
             notes.drop(person, KIND, note.name)
     try:
-        return tuple(line for note in found for line in from_json(note.text, tuple[Flash, ...]))
+        return tuple(line for note in saved for line in from_json(note.text, tuple[Flash, ...]))
     except WireError:  # of another release
         return ()
 
@@ -69,5 +69,5 @@ def flash_of(visit: Visit) -> tuple[Flash, ...]:
 
 def lines_html(lines: Sequence[Flash]) -> str:
     """Return lines as the news of a page; empty: there are none."""
-    told = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
-    return f'<div class="flash" role="status" aria-live="polite" tabindex="-1">{told}</div>' if told else ""
+    html = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
+    return f'<div class="flash" role="status" aria-live="polite" tabindex="-1">{html}</div>' if html else ""

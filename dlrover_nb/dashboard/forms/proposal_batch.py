@@ -110,7 +110,7 @@ class Line:
 
 def open_lines(team: Team, person: Person) -> tuple[Line, ...]:
     """Return what waits for an answer in all jobs that a person may view, by cluster and job."""
-    found = []
+    lines = []
     for key, cluster in team.clusters.items():
         if not team.may(person, Action.VIEW, key):
             continue
@@ -118,8 +118,8 @@ def open_lines(team: Team, person: Person) -> tuple[Line, ...]:
             if not job.waiting or job.phase.is_final:
                 continue
             may = all(team.may(person, action, key, owner=job.owner) for action in BATCH_ACTIONS)
-            found += [Line(key, job, name, may) for name in job.waiting]
-    return tuple(found)
+            lines += [Line(key, job, name, may) for name in job.waiting]
+    return tuple(lines)
 
 
 def sum_words(lines: Iterable[Line]) -> str:

@@ -1,4 +1,4 @@
-"""Requests that wait for a second person: which somebody sees, what they may do about each, and doing it.
+"""Requests that wait for a second person: which a person sees, what they may do about each, and doing it.
 
 A request that was made here names its cluster. One of an agent knows its namespace and job alone: a job of
 that name in that namespace of a cluster that is watched here is the one, and where two clusters have such a
@@ -48,19 +48,19 @@ class Waiting:
 
 def waiting(team: Team, person: Person) -> tuple[Waiting, ...]:
     """Return the requests that a person may see, oldest first."""
-    found = []
+    rows = []
     for request in team.requests.open(team.now_s()):
-        held = {
+        owners = {
             key: job.owner for key in clusters_of(team, request) for job in _jobs(team, person, key, request)
         }
         is_first = request.first == person.name
         is_own = is_first and bool(team.commands.why_not_approve(request, person.name))
-        if not held and not is_first:
+        if not owners and not is_first:
             continue
         action = request.command.action
-        may = not is_own and any(team.may(person, action, key, owner=owner) for key, owner in held.items())
-        found.append(Waiting(request, tuple(held), may, is_own))
-    return tuple(found)
+        may = not is_own and any(team.may(person, action, key, owner=owner) for key, owner in owners.items())
+        rows.append(Waiting(request, tuple(owners), may, is_own))
+    return tuple(rows)
 
 
 def _jobs(team: Team, person: Person, key: str, request: SecondRequest) -> tuple[JobSummary, ...]:
@@ -86,9 +86,9 @@ def closed(team: Team, person: Person, form: Mapping[str, str]) -> Ended:
 
 def _key(team: Team, request: SecondRequest, form: Mapping[str, str]) -> str:
     """Return the key of the cluster that the form names; `NotFoundError` where the request is not of it."""
-    key, known = form.get("cluster", ""), clusters_of(team, request)
-    if key not in known:
-        where = f"on {' or '.join(known)}" if known else "on no cluster of this server"
+    key, clusters = form.get("cluster", ""), clusters_of(team, request)
+    if key not in clusters:
+        where = f"on {' or '.join(clusters)}" if clusters else "on no cluster of this server"
         raise NotFoundError(f"{request.id} is about a job {where}, got {shown(key)}; load the page again")
     return key
 
@@ -100,10 +100,10 @@ def _done(
     match form.get("action"):
         case "approve":
             made = handle.approve(request)
-            said = f" as {made.id}" if made is not None else ""
+            as_id = f" as {made.id}" if made is not None else ""
             return Ended(
                 Fate.DONE,
-                f"{request.id} is approved: {words} of job {job}, asked by {request.first}, is done{said}.",
+                f"{request.id} is approved: {words} of job {job}, asked by {request.first}, is done{as_id}.",
             )
         case "refuse":
             asker = Asker(person, Entry.DASHBOARD)
