@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
 N_STORY, N_PAST = 40, 50
 MOST_WAITING = 20  # proposals of one person's agents
@@ -145,21 +145,21 @@ class AgentTools:
         self._audit.close()
         self._requests.close()
 
-    def list_jobs(self) -> Told:
+    def list_jobs(self) -> JsonObject:
         """Return the jobs of the cluster."""
         return {"jobs": plain(self._clusters().jobs())}
 
-    def job_status(self, job: str) -> Told:
+    def job_status(self, job: str) -> JsonObject:
         """Return the state of a job."""
-        told: Told = plain(self._job(job).snapshot())
+        state: JsonObject = plain(self._job(job).snapshot())
         for name in ("front", "curves", "samples", "series"):
-            told.pop(name)  # large, and for charts: `plans` has what can be chosen
-        for line in told["memory"]:
+            state.pop(name)  # large, and for charts: `plans` has what can be chosen
+        for line in state["memory"]:
             line.pop("fan")
-        told["story"] = told["story"][-N_STORY:]
-        return told
+        state["story"] = state["story"][-N_STORY:]
+        return state
 
-    def plans(self, job: str) -> Told:
+    def plans(self, job: str) -> JsonObject:
         """Return what is proposed for a job, and the plans that are worth their cost."""
         snapshot = self._job(job).snapshot()
         front = snapshot.front
@@ -171,7 +171,7 @@ class AgentTools:
             "worth_their_cost": plain(front.candidates if front is not None else ()),
         }
 
-    def stragglers(self, job: str) -> Told:
+    def stragglers(self, job: str) -> JsonObject:
         """Return who is slow in a job by its controller, and the actions against that."""
         snapshot = self._job(job).snapshot()
         return {
@@ -181,51 +181,50 @@ class AgentTools:
             "mitigations": plain(snapshot.mitigations),
         }
 
-    def explain(self, job: str, proposal: str, question: str) -> Told:
+    def explain(self, job: str, proposal: str, question: str) -> JsonObject:
         """Return the answers to all questions about a plan with what they rest on, or to one alone."""
-        asked, handle = question_of(question) if question else None, self._job(job)
+        chosen, handle = question_of(question) if question else None, self._job(job)
         explanation = handle.explain(proposal or None)
-        reply: Told = plain(reply_to(explanation, handle.snapshot(), asked))
-        if asked is not None:
+        reply: JsonObject = plain(reply_to(explanation, handle.snapshot(), chosen))
+        if chosen is not None:
             return reply
-        told: Told = plain(explanation)
-        return told | {"answers": reply["answers"]}
+        return {**plain(explanation), "answers": reply["answers"]}
 
-    def what_if(self, job: str, sizes: dict[str, float | None]) -> Told:
+    def what_if(self, job: str, sizes: dict[str, float | None]) -> JsonObject:
         """Return the predicted effect of another plan."""
         handle = self._job(job)
         (weighed,) = handle.weigh(changed(handle.snapshot().target, sizes))
-        told: Told = plain(weighed)
-        return told
+        effect: JsonObject = plain(weighed)
+        return effect
 
-    def logs(self, job: str, node: str, lines: int) -> Told:
+    def logs(self, job: str, node: str, lines: int) -> JsonObject:
         """Return log lines."""
         return {"lines": plain(self._job(job).logs(node or None, n_line=lines))}
 
-    def history(self, job: str) -> Told:
+    def history(self, job: str) -> JsonObject:
         """Return the runs of a job, or of all, and what its newest run did."""
-        found = runs(self._url, job=job or None)
-        told: Told = {"runs": plain(found[:N_PAST])}
-        if job and found:
+        past_runs = runs(self._url, job=job or None)
+        answer: JsonObject = {"runs": plain(past_runs[:N_PAST])}
+        if job and past_runs:
             newest = run_history(job, url=self._url)
-            told["newest"] = {
+            answer["newest"] = {
                 "proposals": plain(newest.proposals[-N_PAST:]),
                 "decisions": plain(newest.decisions[-N_PAST:]),
                 "outcomes": plain(newest.outcomes[-N_PAST:]),
                 "mitigations": plain(newest.mitigations[-N_PAST:]),
             }
-        return told
+        return answer
 
-    def scoreboard(self) -> Told:
+    def scoreboard(self) -> JsonObject:
         """Return how good predictions were."""
-        told: Told = plain(scores(self._url))
-        return told
+        accuracy: JsonObject = plain(scores(self._url))
+        return accuracy
 
-    def audit(self, job: str, rows: int) -> Told:
+    def audit(self, job: str, rows: int) -> JsonObject:
         """Return who asked for what, newest first."""
         return {"rows": plain(self._audit.newest(rows, job=job or None))}
 
-    def propose(self, job: str, proposal: str, sizes: dict[str, float | None], why: str) -> Told:
+    def propose(self, job: str, proposal: str, sizes: dict[str, float | None], why: str) -> JsonObject:
         """Leave a request that a person must approve; the job stays as it is."""
         self._check_asked(why)
         handle = self._job(job)
@@ -239,14 +238,14 @@ class AgentTools:
         verdict = Verdict.ACCEPT if proposal else Verdict.SCALE
         return self._left(handle, Decision(verdict, "", 0.0, proposal or None, plan, why=why))
 
-    def propose_action(self, job: str, asked: ActionRequest, why: str) -> Told:
+    def propose_action(self, job: str, request: ActionRequest, why: str) -> JsonObject:
         """Leave a request for an action against stragglers, which a person must approve."""
         self._check_asked(why)
         handle = self._job(job)
-        action = ActionChoice.of(asked.action(handle.snapshot()))
+        action = ActionChoice.of(request.action(handle.snapshot()))
         return self._left(handle, Decision(Verdict.MITIGATE, "", 0.0, why=why, action=action))
 
-    def _left(self, handle: JobHandle, decision: Decision) -> Told:
+    def _left(self, handle: JobHandle, decision: Decision) -> JsonObject:
         """Leave a request to make a decision, and return where a person approves it."""
         command = decide(decision, handle.name)
         request = self._commands.propose(command, self._asker, handle.facts(command))

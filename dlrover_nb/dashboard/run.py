@@ -139,13 +139,13 @@ def opened(words: tuple[str, ...]) -> Mapping[str, Cluster]:
 
 
 def _of_this_machine() -> dict[str, Cluster]:
-    found = {}
+    clusters = {}
     for word in OF_THIS_MACHINE:
         try:
-            found[word] = _opened(word)
+            clusters[word] = _opened(word)
         except NotFoundError as error:
             logger.info("not watched: %s", error)
-    return found
+    return clusters
 
 
 def _opened(word: str) -> Cluster:

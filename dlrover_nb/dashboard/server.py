@@ -85,7 +85,7 @@ def patterns(team: Team, sign_in: SignIn, api: Api | None = None) -> list[Patter
 
 
 def _own_patterns(team: Team, settings: ServeSettings) -> list[Pattern]:
-    """Return the handlers that need nobody to be signed in."""
+    """Return the handlers that answer clients without a sign-in."""
     return [
         (r"/?", FirstPage, {"path": PAGES[0].path}),
         (r"/healthz", Lives, {}),

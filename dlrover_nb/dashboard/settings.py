@@ -245,10 +245,10 @@ def read_settings(path: str | None, flags: Mapping[str, object]) -> ServeSetting
     InvalidValueError
         When it is malformed, or what it says must not be.
     """
-    said = {} if path is None else _read(path)
+    content = {} if path is None else _read(path)
     given = {name: value for name, value in flags.items() if value not in (None, (), [], "")}
     try:
-        return msgspec.convert({**said, **given}, ServeSettings)
+        return msgspec.convert({**content, **given}, ServeSettings)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, InvalidValueError):
             raise error.__cause__ from None
@@ -275,13 +275,13 @@ def _read(path: str) -> dict[str, object]:
 _GROUPS = {"alerts": AlertSettings, "rules": AlertRules}  # keys that hold keys of their own
 
 
-def _check_keys(said: Mapping[str, object], kind: type[DataclassInstance], where: str) -> None:
+def _check_keys(content: Mapping[str, object], kind: type[DataclassInstance], where: str) -> None:
     """Refuse a key that a group does not have: a misspelled one would be silently without effect."""
-    known = [each.name for each in fields(kind)]
-    for key, value in said.items():
-        if key not in known:
+    names = [each.name for each in fields(kind)]
+    for key, value in content.items():
+        if key not in names:
             raise InvalidValueError(
-                f"unknown key {shown(str(key))} in {where}; {did_you_mean(str(key), known)}"
+                f"unknown key {shown(str(key))} in {where}; {did_you_mean(str(key), names)}"
             )
         if key in _GROUPS and isinstance(value, dict):
             _check_keys(value, _GROUPS[key], f"{key} of {where}")

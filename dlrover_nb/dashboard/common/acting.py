@@ -86,10 +86,10 @@ class ActingClusters:
         groups = tuple(group for group in person.groups if group in self._groups)
         key, now_s = (person.name, groups), self._monotonic()
         with self._lock:
-            found = self._known.get(key)
-        if found is not None and now_s - found.asked_s < KEPT_S:
-            return found
-        cluster = self._core.acting_as(replace(person, groups=groups)) if found is None else found.cluster
+            cached = self._known.get(key)
+        if cached is not None and now_s - cached.asked_s < KEPT_S:
+            return cached
+        cluster = self._core.acting_as(replace(person, groups=groups)) if cached is None else cached.cluster
         acting = _Acting(cluster, _role(cluster), now_s)
         with self._lock:
             self._known[key] = acting

@@ -88,11 +88,11 @@ class WatchedCluster:
 
     def jobs(self) -> Jobs:
         """Return the jobs as last heard, at once; with an error where the cluster has been silent since."""
-        known = self._jobs
-        if known.error or known.heard_s is None or time.monotonic() - known.heard_s < self._silent_s:
-            return known
-        if self._late[0] is not known:
-            self._late = (known, replace(known, error=SILENT))
+        jobs = self._jobs
+        if jobs.error or jobs.heard_s is None or time.monotonic() - jobs.heard_s < self._silent_s:
+            return jobs
+        if self._late[0] is not jobs:
+            self._late = (jobs, replace(jobs, error=SILENT))
         return self._late[1]
 
     def listen(self, listener: Callable[[Jobs], None]) -> Callable[[], None]:

@@ -48,9 +48,9 @@ class KeptRuns:
         """Return the records of a run by its id; `NotFoundError` names the nearest ones."""
         now_s = self._monotonic()
         with self._lock:
-            self._kept = {each: held for each, held in self._kept.items() if now_s - held[0] < KEPT_S}
-            if (found := self._kept.get(run)) is not None:
-                return found[1]
+            self._kept = {each: entry for each, entry in self._kept.items() if now_s - entry[0] < KEPT_S}
+            if (entry := self._kept.get(run)) is not None:
+                return entry[1]
         history = self._read(run.rpartition("@")[0] or run, run, self._url)
         if history.run.phase.is_final:
             with self._lock:

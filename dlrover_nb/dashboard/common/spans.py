@@ -197,7 +197,7 @@ class TracedCommands(CommandService):
             asker,
             facts,
             lambda: super(TracedCommands, self).approve(
-                name, asker, facts, lambda asked: self._carried(lambda: carry_out(asked))
+                name, asker, facts, lambda approved: self._carried(lambda: carry_out(approved))
             ),
         )
 

@@ -97,11 +97,11 @@ class Team:
             When there is no such cluster or job.
         """
         cluster = self.cluster(key)
-        known = replace(asker, person=cluster.known(asker.person))
-        if refusal := why_not(known.person, Action.VIEW, namespace=cluster.namespace):
+        caller = replace(asker, person=cluster.known(asker.person))
+        if refusal := why_not(caller.person, Action.VIEW, namespace=cluster.namespace):
             raise NotAllowedError(refusal)
         commands = self.commands.about(lambda: cluster.job(name).snapshot())
-        return cluster.job_as(name, asker.person).asked_by(known, commands, cluster=key)
+        return cluster.job_as(name, asker.person).asked_by(caller, commands, cluster=key)
 
     def close(self) -> None:
         """Close the database and stop watching the clusters."""

@@ -42,10 +42,10 @@ def cluster_of(team: Team, request: SecondRequest) -> str:
     name = request.command.job
     here = clusters_of(team, request)
     having = [key for key in here if any(job.name == name for job in team.cluster(key).jobs().jobs)]
-    found = having or here
-    if len(found) == 1:
-        return found[0]
-    where = f"is on {' and '.join(found)}" if found else "is on no cluster of this server"
+    keys = having or here
+    if len(keys) == 1:
+        return keys[0]
+    where = f"is on {' and '.join(keys)}" if keys else "is on no cluster of this server"
     raise NotFoundError(
         f"{request.id} must be about a job of one cluster, but {name} {where}; ask for it again there"
     )

@@ -57,8 +57,8 @@ class OwnHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:  # noqa: ANN401 - of Tornado
         """Write an error as a page: what the server said to the client of it, and never a traceback."""
         error = kwargs.get("exc_info", (None, None))[1]
-        said = error.get_message() if isinstance(error, HTTPError) else None
-        self.finish(failure_html(status_code, said or "", root=self.root))
+        message = error.get_message() if isinstance(error, HTTPError) else None
+        self.finish(failure_html(status_code, message or "", root=self.root))
 
 
 def own_address(handler: OwnHandler, path: str) -> str:
@@ -68,7 +68,7 @@ def own_address(handler: OwnHandler, path: str) -> str:
 
 
 class NotHere(OwnHandler):
-    """Answers for addresses that nobody handles."""
+    """Answers for addresses without a handler."""
 
     def prepare(self) -> None:
         """Refuse every method."""
@@ -76,7 +76,7 @@ class NotHere(OwnHandler):
 
 
 class PersonHandler(OwnHandler):
-    """A handler that knows who asks; nobody who is not signed in gets past `prepare`.
+    """A handler that knows who asks; a client that is not signed in does not get past `prepare`.
 
     One that overrides `prepare` must return, or await, what the one here returns.
     """
@@ -103,7 +103,7 @@ class PersonHandler(OwnHandler):
             raise HTTPError(403, "the form must be one of this page: load it again, and send it once more")
 
     def turn_away(self) -> None:
-        """Answer somebody who is not signed in."""
+        """Answer a client that is not signed in."""
         raise self.door.not_signed_in()
 
     def on_finish(self) -> None:
@@ -156,7 +156,7 @@ class PageHandler(PersonHandler):
         self.page = page
 
     def turn_away(self) -> None:
-        """Send somebody who is not signed in to where they can do so, and from there back here."""
+        """Send a person who is not signed in to where they can do so, and from there back here."""
         if self.request.method != "GET" or not self.sign_in.page:
             super().turn_away()
         wanted = (self.request.uri or "").removeprefix(self.root)
@@ -174,8 +174,8 @@ class PageHandler(PersonHandler):
         try:
             body = self.page.body(visit)
         except DlroverError as error:
-            known = {NotAllowedError: 403, NotFoundError: 404, InvalidValueError: 400}
-            status, body = known.get(type(error), 503), told_html(visit) + error_html(error)
+            statuses = {NotAllowedError: 403, NotFoundError: 404, InvalidValueError: 400}
+            status, body = statuses.get(type(error), 503), told_html(visit) + error_html(error)
         return status, page_html(self.page, visit, body)
 
 

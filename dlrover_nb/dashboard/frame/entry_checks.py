@@ -118,7 +118,7 @@ class Door:
         Raises
         ------
         HTTPError
-            When the request is refused whoever asks, or it cannot be told now who does.
+            When the request is refused to every caller, or the caller cannot be identified now.
         """
         self.check_host(request)
         try:
@@ -129,7 +129,7 @@ class Door:
             raise HTTPError(503, "it cannot be told who asks: %s", error) from error
 
     async def end_of_signed_out(self) -> None:
-        """End the open requests of people who are not signed in any more, or are somebody else by now."""
+        """End the open requests of people who are not signed in any more, or are another person by now."""
         now_s = time.monotonic()
         for handler, each in self.open.all():
             if now_s - each.since_s >= LONG_S and not await self._is_still(each.request, each.person):

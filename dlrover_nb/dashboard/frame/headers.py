@@ -1,7 +1,7 @@
 """The headers that no answer lacks, and errors in the look of the pages.
 
 Both are set by a transform of Tornado's, which sees each answer before it leaves: also those of Bokeh's own
-handlers, which are not ours to subclass, and of addresses that nobody handles.
+handlers, which are not ours to subclass, and of addresses without a handler.
 
 Our pages run no script but files of this server. Style attributes are allowed: the views of notebooks have
 them, and nothing that a cluster or a user names gets into one. Bokeh's page is another matter: it compiles
@@ -44,7 +44,7 @@ class StrictHeaders(OutputTransform):
     """Sets the headers of every answer; `root` is the path under which a proxy serves the dashboard."""
 
     root = ""
-    forms_to = ""  # another origin that our forms may lead to: the provider, when somebody signs out
+    forms_to = ""  # another origin that our forms may lead to: the provider, when a person signs out
 
     def __init__(self, request: HTTPServerRequest) -> None:
         super().__init__(request)
@@ -63,7 +63,7 @@ class StrictHeaders(OutputTransform):
         headers["X-Request-Id"] = self._id
         if status_code == 101:
             return status_code, headers, chunk
-        headers.pop("Server", None)  # the versions of our parts are nobody's business
+        headers.pop("Server", None)  # no client needs the versions of our parts
         for name, value in SAFE.items():
             headers[name] = value
         for name in [each for each in headers if each.lower().startswith("access-control-")]:

@@ -53,8 +53,8 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a line break that a stranger may have chosen begins no new event."""
         text = _message(record).replace("\r", "").replace("\n", " | ")
-        told = " ".join(f"{name}={vars(record)[name]!r}" for name in FIELDS if name in vars(record))
-        line = f"{_time(record)} {record.levelname:7} {text} {told}".rstrip()
+        values = " ".join(f"{name}={vars(record)[name]!r}" for name in FIELDS if name in vars(record))
+        line = f"{_time(record)} {record.levelname:7} {text} {values}".rstrip()
         return f"{line}\n{redact(self.formatException(record.exc_info))}" if record.exc_info else line
 
 

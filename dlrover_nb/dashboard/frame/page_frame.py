@@ -67,7 +67,7 @@ def document(title: str, content: str, *, root: str) -> str:
 
 
 def plain_html(title: str, body: str, *, root: str) -> str:
-    """Return a page for somebody who is not signed in: no navigation."""
+    """Return a page for a person who is not signed in: no navigation."""
     content = f'<p class="dl-brand">dlrover-nb</p><h1>{escape(title)}</h1>{body}'
     return document(title, f'<main id="content" class="dl-plain">{content}</main>', root=root)
 

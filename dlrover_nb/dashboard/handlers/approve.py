@@ -143,8 +143,8 @@ def _asker(visit: Visit) -> Asker:
 
 
 def _outcome(ended: Ended) -> str:
-    told = block_html(Paragraph(ended.words, ended.flash.tone))
-    return f'<div role="status" aria-live="polite">{told}</div>'
+    paragraph = block_html(Paragraph(ended.words, ended.flash.tone))
+    return f'<div role="status" aria-live="polite">{paragraph}</div>'
 
 
 # a proposal
@@ -204,8 +204,8 @@ def _request_body(visit: Visit, request: SecondRequest) -> str:
     snapshot = _snapshot_if_any(handle)
     blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
     acted = _answered_action(request, snapshot)
-    told = mitigation_facts(acted) if acted is not None else ()
-    facts = _facts((*_request_facts(key, request), *told))
+    rows = mitigation_facts(acted) if acted is not None else ()
+    facts = _facts((*_request_facts(key, request), *rows))
     owner = snapshot.spec.owner if snapshot is not None else ""
     answer, buttons = _second_person(visit, request, key, owner)
     form = _form(visit, {}, buttons) if buttons else ""
@@ -283,8 +283,8 @@ def _decide_request(visit: Visit, name: str, form: dict[str, str]) -> Ended:
         made = handle.approve(request)
     except DlroverError as error:
         return refused(error, command.words if command.job else name, {"job": command.job}, handle)
-    said = f" as {made.id}" if made is not None else ""
-    return Ended(Fate.DONE, f"{name} was approved, and {command.words} of job {command.job} is done{said}.")
+    as_id = f" as {made.id}" if made is not None else ""
+    return Ended(Fate.DONE, f"{name} was approved, and {command.words} of job {command.job} is done{as_id}.")
 
 
 def _after_request(visit: Visit, subject: Subject) -> str:
@@ -316,9 +316,9 @@ def _state(snapshot: JobSnapshot) -> dict[str, str]:
     return {"version": snapshot.version, "run": snapshot.run}
 
 
-def _form(visit: Visit, seen: Mapping[str, str], buttons: tuple[tuple[str, str], ...]) -> str:
+def _form(visit: Visit, decision_fields: Mapping[str, str], buttons: tuple[tuple[str, str], ...]) -> str:
     """Return the form: a reason and the buttons; its address is the page's own."""
-    hidden = {"csrf": visit.csrf, **seen, "key": secrets.token_hex(16)}
+    hidden = {"csrf": visit.csrf, **decision_fields, "key": secrets.token_hex(16)}
     fields = "".join(
         f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in hidden.items()
     )

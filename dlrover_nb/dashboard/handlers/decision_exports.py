@@ -50,7 +50,7 @@ class ExportHandler(PersonHandler):
                 self.write(part)
                 await self.flush()
         except StreamClosedError:
-            return  # nobody reads on
+            return  # the client has gone
 
 
 def readable(audit: AuditStore, person: Person, where: AuditFilter) -> Iterator[ChainedRow]:

@@ -93,7 +93,7 @@ class DocumentDoor(AuthProvider):  # type: ignore[misc]  # of bokeh, without typ
 
 
 def _check_is_new(request: HTTPServerRequest) -> None:
-    """Refuse to show a document again that was made before, maybe for somebody else: Bokeh would."""
+    """Refuse to show a document again that was made before, maybe for another person: Bokeh would."""
     if {
         "bokeh-session-id",
         "bokeh-token",
@@ -102,7 +102,7 @@ def _check_is_new(request: HTTPServerRequest) -> None:
 
 
 def _check_is_of(handler: Any, person: Person) -> None:  # noqa: ANN401 - of bokeh, without types
-    """Refuse a websocket whose document was made for somebody else, or by nobody here."""
+    """Refuse a websocket whose document was made for another person, or not by this server."""
     token = handler.request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[2].strip()
     try:
         is_ours = check_token_signature(token, signed=True, secret_key=handler.application.secret_key)
@@ -115,7 +115,7 @@ def _check_is_of(handler: Any, person: Person) -> None:  # noqa: ANN401 - of bok
 
 
 def _end(handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
-    """Close a websocket, and let nobody have its document again."""
+    """Close a websocket, and never show its document again."""
     if handler.connection is not None and handler.ws_connection is not None:
         handler.connection.session.request_expiration()
     handler.close(4401, "signed out")

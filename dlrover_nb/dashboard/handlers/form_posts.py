@@ -56,9 +56,9 @@ class FormHandler(PersonHandler):
 
 def _told_html(lines: Sequence[Flash], address: str, *, root: str) -> str:
     """Return a page that tells lines, and leads on."""
-    told = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
+    paragraphs = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
     on = f'<p><a href="{escape(address)}">Go on</a></p>'
-    return plain_html("What became of it", f'<div role="status">{told}</div>{on}', root=root)
+    return plain_html("What became of it", f'<div role="status">{paragraphs}</div>{on}', root=root)
 
 
 class ActHandler(FormHandler):

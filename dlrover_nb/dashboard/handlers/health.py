@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it can serve: for whoever starts it anew, and for what leads to it.
+"""Whether the server lives, and whether it can serve: for what starts it anew, and for what leads to it.
 
 It lives as long as it answers. It is ready when its database answers and its clusters were heard lately: a
 proxy then leads people to it. A cluster that is away makes it unready but is no reason to start it anew.

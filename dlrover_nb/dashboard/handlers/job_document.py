@@ -27,13 +27,13 @@ def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 
         import panel as pn  # noqa: PLC0415 - seconds to import
 
         pn.config.raw_css = [*pn.config.raw_css, DARK_PAGE]  # of this document alone
-        asked = {
+        query = {
             name: values[-1].decode("utf-8", "replace") for name, values in pn.state.session_args.items()
         }
-        key = asked.get("cluster") or next(iter(team.clusters))
+        key = query.get("cluster") or next(iter(team.clusters))
         try:
             person = person_here()
-            job = team.job(key, asked.get("job", ""), Asker(person, Entry.DASHBOARD))
+            job = team.job(key, query.get("job", ""), Asker(person, Entry.DASHBOARD))
             can_act = may_act(team, person, key, job.snapshot().spec.owner)
             return LiveView(job, team.cluster(key).poller, can_act=can_act).panel()
         except DlroverError as error:

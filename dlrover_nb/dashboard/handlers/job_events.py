@@ -35,9 +35,9 @@ GAP_S = 0.4  # between two events; below the period of a cluster
 AGAIN_MS = 2000  # after which a browser asks again when the connection is lost
 
 
-def event_text(told: dict[str, Any]) -> str:
+def event_text(changes: dict[str, Any]) -> str:
     """Return an event; JSON has no line breaks of its own."""
-    return f"data: {json.dumps(told, separators=(',', ':'), ensure_ascii=False)}\n\n"
+    return f"data: {json.dumps(changes, separators=(',', ':'), ensure_ascii=False)}\n\n"
 
 
 class JobsEvents(PersonHandler):

@@ -87,9 +87,9 @@ class Metrics:
 
     def text(self, clusters: Mapping[str, WatchedCluster]) -> bytes:
         """Return all of them for the clusters that the reader may view, as Prometheus reads it."""
-        seen = CollectorRegistry()
-        seen.register(_Values(tuple(self._values(clusters))))
-        return generate_latest(seen) + generate_latest(self._registry)
+        registry = CollectorRegistry()
+        registry.register(_Values(tuple(self._values(clusters))))
+        return generate_latest(registry) + generate_latest(self._registry)
 
     def close(self) -> None:
         """End the threads."""
@@ -106,15 +106,15 @@ class Metrics:
         self, clusters: Mapping[str, WatchedCluster], listed: Mapping[str, tuple[JobSummary, ...]]
     ) -> dict[tuple[str, str], JobSnapshot]:
         running = [(key, job.name) for key, jobs in listed.items() for job in jobs if not job.phase.is_final]
-        asked = {
+        futures = {
             self._pool.submit(_snapshot, clusters[key], name): (key, name)
             for key, name in running[:MOST_SNAPSHOTS]
         }
-        done, late = wait(asked, timeout=SNAPSHOTS_S)
+        done, late = wait(futures, timeout=SNAPSHOTS_S)
         for each in late:
             each.cancel()
-        found = {asked[each]: each.result() for each in done}
-        return {place: snapshot for place, snapshot in found.items() if snapshot is not None}
+        snapshots = {futures[each]: each.result() for each in done}
+        return {place: snapshot for place, snapshot in snapshots.items() if snapshot is not None}
 
     def _command_counts(self) -> Metric:
         for each in self.team.audit.rows(after=self._read_to):
@@ -254,14 +254,14 @@ class MetricsHandler(PersonHandler):
 
     async def get(self) -> None:
         """Write the metrics of the clusters that the reader may view."""
-        seen = {
+        clusters = {
             key: cluster
             for key, cluster in self.team.clusters.items()
             if not why_not(self.person, Action.VIEW, namespace=cluster.namespace)
         }
-        if not seen and self.team.clusters:
+        if not clusters and self.team.clusters:
             raise HTTPError(403)
-        text = await asyncio.get_running_loop().run_in_executor(None, self._of.text, seen)
+        text = await asyncio.get_running_loop().run_in_executor(None, self._of.text, clusters)
         self.set_header("Content-Type", CONTENT_TYPE_LATEST)
         self.write(text)
 
