@@ -116,8 +116,11 @@ def _check_is_of(handler: Any, person: Person) -> None:  # noqa: ANN401 - of bok
 
 def _end(handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types
     """Close a websocket, and never show its document again."""
-    if handler.connection is not None and handler.ws_connection is not None:
-        handler.connection.session.request_expiration()
+    connection = handler.connection
+    if connection is not None and handler.ws_connection is not None:
+        session = connection._session  # noqa: SLF001 - the public one asserts that it has not let go of it yet
+        if session is not None:
+            session.request_expiration()
     handler.close(4401, "signed out")
 
 

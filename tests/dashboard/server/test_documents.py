@@ -6,8 +6,10 @@ import contextlib
 import http.client
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
+from bokeh.server.connection import ServerConnection
 from support.cases import for_each
 from support.dashboard.dashboards import Visitor, people, with_people
 from support.waiting import LIMIT_S, until
@@ -15,6 +17,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClosedError, websocket_connect
 
 from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.dashboard.handlers.documents import _end
 
 
 @pytest.fixture
@@ -184,3 +187,16 @@ def test_a_malformed_or_oversize_message_ends_the_websocket_and_nothing_else(ada
 def test_a_websocket_ends_when_its_person_is_removed(guarded, ada, tmp_path):
     assert talked(ada, meanwhile=lambda: people(tmp_path / "users.yaml", vic="viewer")) == 4401
     until(lambda: guarded.on_loop(lambda: len(guarded.server.door.open)) == 0, what="the end of all requests")
+
+
+def test_a_server_ends_beside_a_websocket_that_is_closing():
+    """Its connection has let go of its session, for which Bokeh's property asserts; the other ones must end too."""
+    context, session = (
+        SimpleNamespace(),
+        SimpleNamespace(subscribe=lambda _: None, unsubscribe=lambda _: None),
+    )
+    connection = ServerConnection(None, SimpleNamespace(), context, session)
+    connection.detach_session()
+    codes = []
+    _end(SimpleNamespace(connection=connection, ws_connection=object(), close=lambda *c: codes.append(c)))
+    assert codes == [(4401, "signed out")]
