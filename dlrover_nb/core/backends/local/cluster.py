@@ -15,15 +15,15 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.local.backend import LocalBackend, machine
+from dlrover_nb.core.backends.local.backend import LocalBackend, machine, running_nodes
 from dlrover_nb.core.backends.local.link import LocalLink, start_master
-from dlrover_nb.core.backends.local.load import local_load
 from dlrover_nb.core.backends.local.record import (
     LOG,
     SUBMISSION,
@@ -48,12 +48,14 @@ from dlrover_nb.core.errors import (
     InvalidValueError,
     NotFoundError,
 )
+from dlrover_nb.core.host_use import host_use
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.rundir.locate import new_run_folder, newest_runs
 from dlrover_nb.core.rundir.origin import origin_of, trained_encoding
 from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import is_held, remove_released
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
 from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job.job import JobPhase, Sync
 from dlrover_nb.core.structs.plan.default_bounds import completed
@@ -62,7 +64,6 @@ from dlrover_nb.core.structs.views.summary import JobSummary
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
@@ -111,7 +112,7 @@ class LocalCluster(OfThisAccount):
 
     def load(self) -> ClusterLoad:
         """Return what this machine has, who holds it, and what is used; see `Cluster.load`."""
-        return local_load(self._capacity, jobs_folder())
+        return _load(self._capacity, jobs_folder())
 
     def standing(self) -> ClusterAccess:
         """Return no restrictions: the user has all rights over own processes."""
@@ -363,3 +364,14 @@ def _end_master(folder: Path) -> None:
         if time.monotonic() > end_s:
             raise BackendError(f"the master in {folder} (process {record.pid}) does not end; try again")
         time.sleep(0.02)
+
+
+def _load(capacity: Capacity, jobs: Path) -> ClusterLoad:
+    """Return what nodes of local jobs hold of this machine's capacity, and what all its processes use.
+
+    No scheduler divides this machine, so others hold nothing here; what they use is in `used`.
+    """
+    has = Amount(capacity.total_cpu, float(capacity.total_memory_mib))
+    job_loads = by_job((c.spec.name, Amount(c.cpu, float(c.memory_mib))) for c in running_nodes(jobs))
+    name = socket.gethostname()
+    return ClusterLoad((MachineLoad(name, has, job_loads, used=host_use()),), place=f"local {name}")

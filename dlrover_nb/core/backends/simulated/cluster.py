@@ -18,9 +18,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.simulated.load import simulated_load
 from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
-from dlrover_nb.core.backends.simulated.refusals import check_simulated
 from dlrover_nb.core.backends.simulated.run import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
@@ -30,8 +28,11 @@ from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
+from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
+from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice
 from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, quota_changed
 
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from dlrover_nb.core.controller import ControllerSettings, PlanQueries
+    from dlrover_nb.core.simulator.cluster import Place
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
-    from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.events import Event
-    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView, SeriesChunk
     from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class SimulatedCluster(OfThisAccount):
 
     def load(self) -> ClusterLoad:
         """Return what each machine has and who holds it; see `Cluster.load`."""
-        return self._commands.ask(lambda: simulated_load(self._world))
+        return self._commands.ask(lambda: _load(self._world))
 
     def standing(self) -> ClusterAccess:
         """Return no restrictions: every user of the process has all rights."""
@@ -124,7 +125,7 @@ class SimulatedCluster(OfThisAccount):
 
     def submit(self, spec: JobSpec, *, model: object = None, data: object = None) -> JobHandle:
         """Start a job and return at once; see `Cluster.submit`."""
-        check_simulated(spec, has_code=model is not None or data is not None)
+        _check_simulated(spec, has_code=model is not None or data is not None)
         job = self._assume(spec.counted_from(SystemClock().now_s()))
         self.add(job)
         bounds = completed(spec.bounds, self.capacity(), spec.plan)
@@ -391,3 +392,52 @@ class _Link:
     def stop(self, by: str, why: str) -> None:
         """End the job."""
         self._cluster.stop(self._name, by, why)
+
+
+def _check_simulated(spec: JobSpec, *, has_code: bool) -> None:
+    """Refuse what only real jobs have: programs, code or parameters; a simulated one has a size and a speed.
+
+    Raises
+    ------
+    InvalidValueError
+        When the job has code or programs of its user, begins from a checkpoint, or trains by all-reduce.
+    """
+    if has_code:
+        raise InvalidValueError(
+            "a simulated cluster does not run your own code; name a built-in model, or connect ray"
+        )
+    if spec.foreign is not None:
+        raise InvalidValueError(
+            "a simulated cluster runs no programs of others; leave external out, or connect local"
+        )
+    if spec.start_from is not None:
+        raise InvalidValueError(
+            "a simulated job has no parameters to begin with; leave start_from out, or connect local"
+        )
+    if spec.sync is Sync.ALLREDUCE:
+        raise InvalidValueError(
+            "a simulated job trains with parameter servers; choose sync asp, bsp or ssp, or connect local"
+        )
+
+
+def _load(world: SimulatedWorld) -> ClusterLoad:
+    """Return the load of all machines now: the places of nodes, and what their newest reports used.
+
+    Nothing runs there but our jobs, so others hold nothing, and what nodes report is all that is used.
+    """
+    on: dict[int, list[tuple[str, Place, NodeView]]] = {}
+    for job in world.jobs:
+        for place, view in job.placed:
+            on.setdefault(place.machine, []).append((job.job.spec.name, place, view))
+    return ClusterLoad(
+        tuple(
+            _machine(f"machine-{number}", Amount(cpu, float(mib)), on.get(number - 1, []))
+            for number, (cpu, mib) in enumerate(world.cluster.machines, 1)
+        )
+    )
+
+
+def _machine(name: str, has: Amount, placed: list[tuple[str, Place, NodeView]]) -> MachineLoad:
+    allocated = by_job((job, Amount(at.cpu_steps * CPU_STEP, float(at.memory_mib))) for job, at, _ in placed)
+    used = total(Amount(v.last.cpu_cores, v.last.memory_mib) for _, _, v in placed if v.last is not None)
+    return MachineLoad(name, has, allocated, used=used)
