@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.plans.sim_world import make_job, make_plan, make_world, only, play, scale
 
-from dlrover_nb.core.simulator.one_job.joint_speed import Pacing
+from dlrover_nb.core.simulator.one_job.progress import Pacing
 from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,
     AdjustBatches,
