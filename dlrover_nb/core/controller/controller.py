@@ -17,13 +17,12 @@ job's size and age. Fits and forecasts are made at intervals (`ControllerSetting
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.budget_watch import BudgetWatch
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
-from dlrover_nb.core.controller.dependencies import Dependencies
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.rollup import Rollup
 from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
@@ -75,6 +74,14 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner import Policy
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+
+
+class Dependencies(NamedTuple):
+    """What a controller depends on beside the job; no snapshot holds it."""
+
+    settings: ControllerSettings
+    policy: Policy
+    fit: Fit
 
 
 class Controller:
