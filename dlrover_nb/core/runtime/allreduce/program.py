@@ -25,7 +25,7 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.matmul import fast_matmul
-from dlrover_nb.core.runtime.allreduce.held_out import READ_ROWS, HeldOut
+from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.checkpoints import Layout, as_checkpoint_error, place_of, read_url, write_url
@@ -35,7 +35,7 @@ from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.runtime.process.limits import thread_count
 from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.store import even_bucket_owner
-from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
+from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.external import CONFIG_VAR
 from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url
@@ -52,13 +52,14 @@ if TYPE_CHECKING:
     from dlrover_nb.client.session import Session
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
-    from dlrover_nb.core.models.score_sums import ScoreSums
+    from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.wire.pods import PodJob
 
 logger = logging.getLogger(__name__)
 
 WHOLE = BucketLayout(np.array(even_bucket_owner(1), np.int64), 1)
 CHECKPOINTS = "replicas"  # folder of the run folder
+READ_ROWS = 10_000  # held-out rows at a time
 
 
 class ShardOf:
@@ -106,6 +107,38 @@ class ShardOf:
         self._work.rewind()
 
 
+class _HeldOut:
+    """Scores the rows that were held out, some at a time, each with the parameters of that moment.
+
+    Between two steps all members wait for the one that scores, so it scores few rows there and training goes
+    on: the parameters advance a little meanwhile, as in jobs with parameter servers. A copy of the parameters
+    was rejected: tables may be most of a node's memory.
+
+    Parameters
+    ----------
+    reader, features, replica
+        The rows, their columns, and the parameters.
+    """
+
+    def __init__(self, reader: ShardReader, features: FeatureSpec, replica: Replica) -> None:
+        self._reader, self._features, self._replica = reader, features, replica
+
+    def scored(self, size: int) -> Iterator[ScoreSums | None]:
+        """Score `size` rows between two yields; the last one is the scores of all rows."""
+        sums, n_train = ScoreSums(), self._features.n_train
+        stop = n_train + self._features.n_eval
+        for start in range(n_train, stop, READ_ROWS):
+            data = self._reader.read(start, min(start + READ_ROWS, stop))
+            for at in range(0, len(data.labels), size):
+                part = slice(at, at + size)
+                batch = prepare_batch(data.ids[part], data.dense[part], data.labels[part], WHOLE)
+                values = self._replica.store.pull(batch.rows)
+                scores = self._replica.learner.scores(values, batch.inverse, batch.dense)
+                is_known = np.isfinite(scores)
+                sums.add(start + at, scores[is_known], batch.labels[is_known])
+                yield sums if start + at + len(batch.labels) == stop else None
+
+
 class Training:
     """The training of one worker.
 
@@ -141,7 +174,7 @@ class Training:
             save_every_s=self._spec.checkpoint_every_s,
         )
         self._n_skipped = 0
-        self._held_out = HeldOut(self._reader, self._features, self._replica, WHOLE)
+        self._held_out = _HeldOut(self._reader, self._features, self._replica)
         self._scoring: tuple[int, Iterator[ScoreSums | None]] = (
             0,
             iter(()),
