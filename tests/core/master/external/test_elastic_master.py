@@ -14,10 +14,12 @@ from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.wire.services import (
     Caller,
+    CallNoted,
     CallRefused,
     Evaluated,
     JobState,
     Reached,
+    RowsRestored,
     RowsTrained,
     ShardGranted,
     ShardWanted,
@@ -147,6 +149,17 @@ def test_what_a_process_held_that_began_anew_is_taken_back_with_the_next_world()
     assert job.master.train_counts.n_sample_done == 80
     again = job.call(ShardWanted(Caller("worker-1", "0", "q")))
     assert (again.shard, again.offset) == (second.shard, 50)
+
+
+def test_a_request_to_restore_rows_that_comes_again_in_a_later_world_has_no_effect():
+    job = Job(1)
+    job.begin("worker-0")
+    restored = RowsRestored(Caller("worker-0", "0", "p"), "", 1)
+    job.call(restored)
+    granted = job.shard("worker-0")
+    job.ask("worker-0", seen=1, step=1, reached=[Reached(owner("worker-0"), granted.grant, 10)])
+    assert job.call(restored) == CallNoted(), "its sender is answered, as it may not know of the first time"
+    assert (job.master.train_counts.n_sample_done, job.master.train_counts.doing) == (10, 1)
 
 
 def test_a_process_that_all_others_wait_for_is_named():

@@ -18,7 +18,8 @@ its successor.
 Rows and parameters are tied by the programs: `rows` is the account of one moment, which they keep in the same
 file as the parameters, and `restore` goes back to it when these are loaded. All processes of one start load
 the same parameters, so the first of them decides: a second `restore` must not take back what the first one's
-peers have trained since, and one to another account is refused, since their parameters differ too.
+peers have trained since, and one to another account is refused, since their parameters differ too. One that
+arrives once more, as a network may bring it after the next start, has no effect.
 """
 
 from __future__ import annotations
@@ -59,12 +60,15 @@ class RestoredRecord:
     n_kept
         Samples that the newest account contains which programs loaded, or asked for to keep it with their
         parameters: what came after it is done again by those that restart. None: they do neither.
+    numbers
+        The newest request of each process that lives, by its owner's name.
     """
 
     rendezvous: int = 0
     by: tuple[tuple[str, str], ...] = ()
     digest: str = ""
     n_kept: int | None = None
+    numbers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +268,8 @@ class ShardAccount:
     def restore(self, caller: Caller, rows: str, number: int, *, rendezvous: int) -> None:
         """Go back to the account of rows of loaded parameters, once for all processes of one start.
 
+        A process counts its requests by `number`: those that are not newer than its last one have no effect.
+
         Raises
         ------
         InvalidValueError
@@ -271,6 +277,9 @@ class ShardAccount:
         WireError, CheckpointError
             When it is no account of this job's rows.
         """
+        numbers = dict(self.restored.numbers)
+        if number <= numbers.get(caller.owner, 0):
+            return
         digest = hashlib.sha256(rows.encode()).hexdigest() if rows else ""
         by, act = dict(self.restored.by), f"{caller.program}#{number}"
         is_other = self.restored.rendezvous != rendezvous or by.get(caller.place, act) != act
@@ -288,7 +297,14 @@ class ShardAccount:
         n_kept = self.restored.n_kept
         if is_first:
             n_kept = 0 if self.ledger is None else self.ledger.counts().n_sample_done
-        self.restored = RestoredRecord(rendezvous, tuple(sorted(by.items())), digest, n_kept)
+        living = {each: numbers[each] for each in self._owners.values() if each in numbers}
+        self.restored = RestoredRecord(
+            rendezvous,
+            tuple(sorted(by.items())),
+            digest,
+            n_kept,
+            tuple(sorted({**living, caller.owner: number}.items())),
+        )
 
     # parts
 
