@@ -151,6 +151,17 @@ def test_what_a_process_held_that_began_anew_is_taken_back_with_the_next_world()
     assert (again.shard, again.offset) == (second.shard, 50)
 
 
+def test_what_a_process_held_that_began_anew_before_its_node_was_lost_is_taken_back_too():
+    job = Job()
+    job.begin("worker-0", "worker-1")
+    held = job.shard("worker-1")
+    job.call(StateWanted(Caller("worker-1", "0", "q")))
+    job.exit("worker-1")
+    job.ask("worker-0", seen=1, step=3, reached=[Reached(owner("worker-1"), held.grant, 50)])
+    again = job.shard("worker-0")
+    assert (again.shard, again.offset) == (held.shard, 50)
+
+
 def test_a_request_to_restore_rows_that_comes_again_in_a_later_world_has_no_effect():
     job = Job(1)
     job.begin("worker-0")

@@ -148,14 +148,17 @@ class ShardAccount:
         self.processes = ProcessesRecord(tuple(self._owners.values()), replaced)
 
     def release_node(self, node: str, *, killed: bool = False) -> None:
-        """Take back what the processes of a node hold; `killed`: their rows may be the reason."""
+        """Take back what processes of a node hold; `killed`: rows of the present ones may be the reason."""
         gone = [owner for owner in self._owners.values() if _node(owner) == node]
+        replaced = [owner for owner in self.processes.replaced if _node(owner) == node]
         for owner in gone:
             self._forget(owner, killed=killed)
             del self._owners[_place(owner)]
+        for owner in replaced:
+            self._forget(owner)  # a member of a world holds its rows still
         if gone:
-            replaced = (owner for owner in self.processes.replaced if _node(owner) != node)
-            self.processes = ProcessesRecord(tuple(self._owners.values()), tuple(replaced))
+            others = (owner for owner in self.processes.replaced if owner not in replaced)
+            self.processes = ProcessesRecord(tuple(self._owners.values()), tuple(others))
 
     def release_silent(self, at_s: float, *, protected: Collection[str] = ()) -> None:
         """Take back what processes hold that were not heard for long, but for the `protected`."""
