@@ -28,6 +28,12 @@ def note_busy(n_row: int, seconds: float) -> None:
         joined.busy = n_before + n_row, before_s + seconds
 
 
+def _job_stops() -> bool:
+    """Whether the job stops, for a process that is not needed any more; False where others train on."""
+    joined = session()
+    return joined is None or bool(joined.state(fresh=True)["should_stop"])
+
+
 class Steps:
     """Completes steps together with the other members.
 
@@ -101,13 +107,17 @@ class Steps:
         return False
 
     def _applied(self, place: tuple[int, int]) -> None:
-        """Note that a step is in the parameters, with the rows of this process before a place."""
+        """Note that a step is in the parameters, with the rows of this process before a place.
+
+        A process that leaves while others train on keeps no checkpoint: they may not have its last step, and
+        would never train the rows that it counts as done.
+        """
         self._unsure = place
         try:
             self._group.applied()
         except LeftError:
-            if self._group.member.rank == 0:
-                self._keep()  # the job stops: it may go on from here
+            if self._group.member.rank == 0 and _job_stops():
+                self._keep()  # the job may go on from here
             raise
         if time.monotonic() >= self._save_at_s and self._group.member.rank == 0:
             self._keep()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dlrover_nb.client import exchange
 from dlrover_nb.client.exchange import Steps
 from dlrover_nb.client.group import LeftError, Member, Sum
 
@@ -90,9 +91,25 @@ def test_a_step_that_is_given_up_is_taken_again_and_never_counts(made, total, co
     assert rows.confirmed == (1, before[1] + 10)
 
 
-def test_the_oldest_keeps_a_checkpoint_when_the_job_stops(made):
+class Session:
+    """A process whose master says whether the job stops."""
+
+    def __init__(self, *, should_stop):
+        self.should_stop = should_stop
+
+    def state(self, *, fresh):
+        assert fresh, "an earlier answer may be of before the stop"
+        return {"should_stop": self.should_stop}
+
+
+@pytest.mark.parametrize("should_stop", [True, False])
+def test_the_oldest_keeps_a_checkpoint_when_the_job_stops_and_not_when_it_leaves_others(
+    made, monkeypatch, should_stop
+):
+    monkeypatch.setattr(exchange, "session", lambda: Session(should_stop=should_stop))
+    monkeypatch.setattr(exchange, "report", lambda *_: None)
     group, _, _ = made
     group.leaves = True
     with pytest.raises(LeftError):
         step(made, Sum(20, is_over=False))
-    assert group.n_kept == 1
+    assert group.n_kept == int(should_stop)
