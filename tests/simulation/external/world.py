@@ -357,8 +357,10 @@ class ExternalWorld:
         self._end_program(pod)
 
     def _linger(self, pod: Pod, n_start: int, code: int) -> None:
-        if self.is_elastic and self.rng.random() < 0.5:  # its own script begins it anew
-            self._begin_program(pod)
+        """Wait for other variables, or let the pod's own script begin the program anew; not in one that has ended."""
+        if self.is_elastic and self.rng.random() < 0.5:
+            if pod.is_alive and pod.n_start == n_start:
+                self._begin_program(pod)
             return
         self.tasks.sleep(LINGER_S)
         if pod.n_start == n_start:
