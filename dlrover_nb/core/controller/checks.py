@@ -12,7 +12,6 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_setting
-from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 
@@ -204,7 +203,7 @@ def _check_store(plan: ResourcePlan, now: DecisionContext) -> None:
             f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
             "change its workers"
         )
-    if external.framework is Framework.DDP and plan.ps != now.target.ps:
+    if external.framework.keeps_store and plan.ps != now.target.ps:
         raise InvalidValueError(
             f"the ps of a ddp job, the store where its workers meet, keeps {now.target.ps.cpu:g} cpu and "
             f"{now.target.ps.memory_mib} MiB while they train, got {plan.ps.cpu:g} cpu and "

@@ -126,7 +126,7 @@ class Controller:
         self._rollouts = Rollouts(job.spec.plan, self._story)
         self._allotted = Allotted(self._state, self._story, self._rollouts)
         self._book, self._undo = ProposalBook(job.spec.name, self._story), UndoLog()
-        self._protection = Protection(s, self._measured)
+        self._protection = Protection(s, self._measured, job.spec)
         self._analyst = Analyst(s, self._state, self._measured, self._protection, fit)
         self._auto = AutoMode(s, self._state, self._rollouts)
         self._advisor = Advisor(

@@ -66,10 +66,14 @@ class Protection:
         Threshold and interval.
     measured
         Source of the forecasts.
+    spec
+        The job. A store that no plan changes is left out: its master gives it more memory after a kill.
     """
 
-    def __init__(self, settings: ControllerSettings, measured: Measurement) -> None:
+    def __init__(self, settings: ControllerSettings, measured: Measurement, spec: JobSpec) -> None:
         self._settings = settings
+        keeps_store = spec.foreign is not None and spec.foreign.framework.keeps_store
+        self._roles = (Role.WORKER,) if keeps_store else tuple(Role)
         self._measured = measured
         self._kills: dict[Role, _Kill] = {}
         self._declined: dict[Role, float] = {}
@@ -146,7 +150,7 @@ class Protection:
 
     def needs(self, plan: ResourcePlan) -> tuple[MemoryNeed, ...]:
         """Return the memory that nodes of a plan lack by all evidence, rejected needs left out."""
-        needs = (self._need(role, plan.role(role).memory_mib) for role in Role)
+        needs = (self._need(role, plan.role(role).memory_mib) for role in self._roles)
         return tuple(need for need in needs if need and need.mib > GROWN * self._declined.get(need.role, 0.0))
 
     def floors(self, plan: ResourcePlan, pins: Pins) -> tuple[tuple[Role, int], ...]:
@@ -156,6 +160,7 @@ class Protection:
             own = plan.role(role).memory_mib
             least = own if own > kill.too_little_mib else kill.need_mib
             given[role] = max(given.get(role, own), least)
+        given = {role: mib for role, mib in given.items() if role in self._roles}
         pinned = {Role.WORKER: pins.worker_memory_mib, Role.PS: pins.ps_memory_mib}
         given |= {role: mib for role, mib in pinned.items() if mib is not None}
         return tuple(given.items())
@@ -166,7 +171,7 @@ class Protection:
         return tuple(
             replace(use, least_mib=max(use.least_mib, self._least(role, plan, spec, at_s)))
             for role, use in self._uses.items()
-            if pinned[role] is None
+            if pinned[role] is None and role in self._roles
         )
 
     def _least(self, role: Role, plan: ResourcePlan, spec: JobSpec, at_s: float) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from dlrover_nb.core.controller import Controller, replay
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -171,6 +172,15 @@ def test_job_killed_before_anything_is_measured_gets_memory_in_auto_mode(make_jo
     assert [plan.ps.memory_mib for plan in scales(orders)] == [768]
     assert job.view.decisions[0].verdict is Verdict.SCALE
     assert "killed" in job.view.decisions[0].why
+
+
+@pytest.mark.parametrize("trained_s", [0, 14])
+def test_the_store_of_an_elastic_job_that_ran_out_of_memory_is_left_to_its_master(make_job, trained_s):
+    foreign = ExternalSpec(ExternalRole(("run",)), 10**6, framework=Framework.DDP)
+    job = make_job(mode=Mode.AUTO, foreign=foreign)
+    job.train(trained_s)
+    assert scales(job.kill(Role.PS)) == []
+    assert [plan.worker.memory_mib > 1024 for plan in scales(job.kill(Role.WORKER))] == [True]
 
 
 def test_blind_protection_that_failed_is_not_tried_again(make_job):

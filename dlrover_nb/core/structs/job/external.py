@@ -39,6 +39,11 @@ class Framework(StrEnum):
         """Whether its workers meet at a store, a program of ours that is their one PS."""
         return self is not Framework.TENSORFLOW
 
+    @property
+    def keeps_store(self) -> bool:
+        """Whether no plan changes that store, as workers stay that have met there."""
+        return self is Framework.DDP
+
 
 class Counting(StrEnum):
     """Whose work a report of a worker counts."""
