@@ -21,9 +21,11 @@ from dlrover_nb.core.structs.wire.services import (
     Reached,
     RowsRestored,
     RowsTrained,
+    RowsWanted,
     ShardGranted,
     ShardWanted,
     StateWanted,
+    StepReached,
     WorldLater,
     WorldMade,
     WorldOver,
@@ -171,6 +173,28 @@ def test_a_request_to_restore_rows_that_comes_again_in_a_later_world_has_no_effe
     job.ask("worker-0", seen=1, step=1, reached=[Reached(owner("worker-0"), granted.grant, 10)])
     assert job.call(restored) == CallNoted(), "its sender is answered, as it may not know of the first time"
     assert (job.master.train_counts.n_sample_done, job.master.train_counts.doing) == (10, 1)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        RowsRestored(Caller("worker-0", "0", "p"), "", 1),
+        StepReached(Caller("worker-0", "0", "p"), (Reached("worker-1/0/p", 1, 70),)),
+        RowsWanted(Caller("worker-0", "0", "p")),
+    ],
+)
+def test_what_a_lost_node_says_late_of_its_parameters_is_refused(late):
+    job = Job(1)
+    job.begin("worker-0")
+    job.exit("worker-0")
+    job.begin("worker-1")
+    assert job.shard("worker-1").grant == 1
+    job.ask("worker-1", seen=2, step=1, reached=[Reached(owner("worker-1"), 1, 10)])
+    before = job.master.train_counts
+    answer = job.call(late)
+    assert isinstance(answer, CallRefused)
+    assert "worker-0 is not a node of job elastic any more" in answer.why
+    assert job.master.train_counts == before
 
 
 def test_a_process_that_all_others_wait_for_is_named():

@@ -103,6 +103,7 @@ def _on_given_back(state: ExternalState, call: ShardsGivenBack) -> ServiceAnswer
 
 
 def _on_rows(state: ExternalState, call: RowsWanted) -> ServiceAnswer:
+    _check_there(state, call.caller.node)
     _train(state, call.caller, call.done)
     return RowsNow(state.account.rows(), state.account.stale(call.caller, call.done, ()))
 
@@ -120,6 +121,7 @@ def _on_world(state: ExternalState, call: WorldWanted) -> ServiceAnswer:
 
 
 def _on_reached(state: ExternalState, call: StepReached) -> ServiceAnswer:
+    _check_there(state, call.caller.node)
     state.account.reach(call.reached)
     return CallNoted()
 
@@ -156,9 +158,19 @@ def _on_model(state: ExternalState, call: ModelKept) -> ServiceAnswer:
 
 
 def _on_restored(state: ExternalState, call: RowsRestored) -> ServiceAnswer:
+    _check_there(state, call.caller.node)
     state.account.restore(call.caller, call.rows, call.number, rendezvous=state.n_rendezvous)
     early_stop.restored(state)
     return CallNoted()
+
+
+def _check_there(state: ExternalState, node: str) -> None:
+    """Refuse what concerns parameters of a node that is gone: those of the others are the job's."""
+    if state.has_gone(node):
+        raise InvalidValueError(
+            f"{node} is not a node of job {state.name} any more, and others train its rows; this process "
+            "should have ended"
+        )
 
 
 def _train(state: ExternalState, caller: Caller, done: Iterable[RowsTrained]) -> None:

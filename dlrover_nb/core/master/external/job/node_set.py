@@ -110,6 +110,11 @@ class ExternalNodes:
         """Return a node; None when it is unknown, or no longer known."""
         return self._nodes.get(node)
 
+    def was_named(self, node: str) -> bool:
+        """Whether a name was ever given to a node, which may be gone."""
+        role, _, number = node.rpartition("-")
+        return number.isdecimal() and any(role == r and int(number) < n for r, n in self._n_named.items())
+
     def remove(self, node: str) -> None:
         """Remove a node."""
         del self._nodes[node]

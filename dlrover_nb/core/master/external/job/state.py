@@ -247,6 +247,11 @@ class ExternalState:
         job_node = self._node_set.get(node)
         return job_node is not None and not job_node.is_finished
 
+    def has_gone(self, node: str) -> bool:
+        """Whether a node was one of the job, which goes on without it; False of one that is not known yet."""
+        was_there = self._node_set.get(node) is not None or self._node_set.was_named(node)
+        return was_there and not self.serves(node) and not self.phase.is_final
+
     def note_work(self, caller: Caller) -> None:
         """Note that a process trains rows: its node works, and since the last rendezvous if it began then."""
         if (node := self._node_set.get(caller.node)) is not None:
