@@ -91,6 +91,7 @@ class Steps:
         total = group.sum(flat, n_row, place, is_over=not n_row and rows.is_over, n_item=n_item)
         if total is not None:
             rows.confirm(self._unsure)
+            self._keep_if_due()  # all members have the last step now, whoever is lost from here on
             if total.is_over:
                 return True
             if not total.n_row:
@@ -119,6 +120,8 @@ class Steps:
             if self._group.member.rank == 0 and _job_stops():
                 self._keep()  # the job may go on from here
             raise
+
+    def _keep_if_due(self) -> None:
         if time.monotonic() >= self._save_at_s and self._group.member.rank == 0:
             self._keep()
 
