@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.driver.driver_world import PlayedBackend, plan
 
+from dlrover_nb.client import exchange
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted
 from dlrover_nb.core.master.external.job.shard_account import ShardAccount
@@ -95,6 +96,11 @@ def test_rows_of_a_lost_member_that_count_by_its_own_word_alone_are_noticed(
 ) -> None:
     monkeypatch.setattr(ShardAccount, "reach", lambda self, _reached: self._begun(0))
     assert first_failure("elastic", 3) == "rows were trained twice"
+
+
+def test_a_checkpoint_of_a_process_that_leaves_others_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_job_stops", lambda: True)
+    assert first_failure("elastic", 5217) == "a checkpoint counts other rows than its parameters have"
 
 
 def test_a_brain_that_acts_without_its_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

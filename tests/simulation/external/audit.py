@@ -30,6 +30,9 @@ class ExternalAudit(JobAudit):
             raise PromiseBrokenError("rows were trained twice", world.account.wrong[0])
         if world.states.wrong:
             raise PromiseBrokenError("rows were trained twice", world.states.wrong[0])
+        if world.states.other_accounts:
+            words = world.states.other_accounts[0]
+            raise PromiseBrokenError("a checkpoint counts other rows than its parameters have", words)
         if world.wrong:
             raise PromiseBrokenError("a dead generation takes part", world.wrong[0])
         if now.train.n_sample_done - now.train.n_sample_skipped > len(world.learnt):

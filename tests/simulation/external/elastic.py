@@ -1,7 +1,8 @@
 """Elastic programs: the real `Elastic` of `dlrover_nb.client`, its optimizer in the place of parameters.
 
 A state of the parameters is the rows that they were taught. Members that apply the same step to the same state have the same
-one afterwards, so two that were taught different rows in one step stay two.
+one afterwards, so two that were taught different rows in one step stay two. The account of rows that is kept with a state
+must be of these rows: else it would show only where all members are lost before the next checkpoint.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from simulation.tasks import LONGEST_S, Time
 from torch.distributed import distributed_c10d
 
 from dlrover_nb.client.elastic import Elastic
+from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.sharding.split import LedgerCheckpoint
+from dlrover_nb.core.sharding.states import DONE, shards_in, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +41,7 @@ class States:
         self.rows: list[frozenset[Row]] = [frozenset()]
         self.ends: list[int] = []  # of processes that trained to the end
         self.wrong: list[str] = []
+        self.other_accounts: list[str] = []  # of checkpoints, in words
         self._next: dict[tuple[int, tuple[Batch, ...]], int] = {}
 
     def teach(self, state: int, batches: tuple[Batch, ...]) -> int:
@@ -49,12 +54,28 @@ class States:
             self._next[state, batches] = len(self.rows) - 1
         return self._next[state, batches]
 
+    def check_account(self, state: int, account: str) -> None:
+        """Note an account of rows that is kept with a state and is of others."""
+        if other := _rows_of(account) ^ self.rows[state]:
+            self.other_accounts.append(f"{len(other)} rows, as {min(other)}")
+
+
+def _rows_of(account: str) -> set[Row]:
+    """Return the rows that an account counts as done."""
+    kept = from_json(account, LedgerCheckpoint)
+    done = {
+        int(shard): kept.split.n_row(int(shard)) for shard in shards_in(states_of(kept, kept.split), DONE)
+    }
+    places = [(kept.split.place(shard), n_row) for shard, n_row in (*done.items(), *kept.begun)]
+    return {(epoch, start + i) for (epoch, start, _), n_row in places for i in range(n_row)}
+
 
 class PlayedOptimizer:
     """Changes the state of one process."""
 
     def __init__(self, world: ExternalWorld, joined: PlayedSession) -> None:
         self._world, self._joined, self.state = world, joined, 0
+        joined.check_account = lambda account: world.states.check_account(self.state, account)
 
     def step(self) -> None:
         self.state = self._world.states.teach(self.state, self._joined.coming)

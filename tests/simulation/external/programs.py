@@ -95,8 +95,14 @@ class PlayedSession(Session):
         self.rank, self.limit_s = 0, 0.0
         self.batches: list[Batch] = []  # of its present step
         self.coming: tuple[Batch, ...] = ()  # of all members in the last one
+        self.check_account: Callable[[str], None] = lambda _: None
         self._lock = Turns(world.tasks)  # type: ignore[assignment]
         self._ends = Ends(world)  # type: ignore[assignment]
+
+    def rows(self) -> str:
+        account = super().rows()
+        self.check_account(account)
+        return account
 
     def _begin(self) -> None:
         if not self._reports:
