@@ -30,7 +30,7 @@ import pandas as pd
 
 from dlrover_nb.core.deadline.features import ModelFeatures
 from dlrover_nb.core.deadline.regression import N_FOLD, folds_by_job, learn, r2_of
-from dlrover_nb.core.deadline.training_rows import Measured, Setting, TrainingRow
+from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def load(shared: Path) -> list[TrainingRow]:
             f"{row.batch}/{row.flops}/{row.params}",
             ModelFeatures(int(row.batch), int(row.params), int(row.flops)),
             Setting(cpu_share=row.cpu_normalized, memory_share=row.mem_normalized),
-            Measured(iter_s=row.time_avg_for_100_iteration),
+            Measurements(iter_s=row.time_avg_for_100_iteration),
         )
         for row in table.itertuples()
     ]
