@@ -126,15 +126,18 @@ def _ray(place: Place) -> Cluster:
 
 
 def _others() -> str:
-    """Name the newest jobs that run here without Ray, for a user who has forgotten to say so."""
+    """Name the newest jobs of this machine without Ray, for a user who has forgotten to say so."""
     from dlrover_nb.core.backends.local.record import SUBMISSION  # noqa: PLC0415 - for this alone
     from dlrover_nb.core.rundir.locate import newest_runs  # noqa: PLC0415 - as above
 
-    names = tuple(newest_runs(jobs_folder(), SUBMISSION))[-3:]
-    if not names:
+    runs = newest_runs(jobs_folder(), SUBMISSION)
+    if not runs:
         return ""
-    runs = f"job{'s' * (len(names) > 1)} {', '.join(names)} {'run' if len(names) > 1 else 'runs'} without it"
-    return f"; {runs}: --cluster local goes there, and after `connect local` every call does"
+    newest = sorted(runs, key=lambda job: runs[job].name.removeprefix(job), reverse=True)  # by their start
+    names = f"job{'s' * (len(runs) > 1)} {', '.join(newest[:3])}"
+    return (
+        f"; {names} started without it: --cluster local goes there, and after `connect local` every call does"
+    )
 
 
 def _local(place: Place) -> Cluster:

@@ -43,8 +43,13 @@ def test_who_forgot_that_jobs_run_without_ray_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(head, "running_head", lambda: None)
     with pytest.raises(NotFoundError, match=r"`connect ray` starts one$"):
         connect("ray", start=False)
-    folder = jobs_folder() / "ctr-20261129T201809-334"
-    folder.mkdir(parents=True)
-    (folder / SUBMISSION).touch()
-    with pytest.raises(NotFoundError, match=r"job ctr runs without it: --cluster local goes there"):
-        connect("ray", start=False)
+    for run, names in (
+        ("z-20261127T201809-334", "job z"),
+        ("ctr-20261129T201809-334", "jobs ctr, z"),
+        ("a-20261128T201809-334", "jobs ctr, a, z"),
+        ("b-20261130T201809-334", "jobs b, ctr, a"),
+    ):
+        (jobs_folder() / run).mkdir(parents=True)
+        (jobs_folder() / run / SUBMISSION).touch()
+        with pytest.raises(NotFoundError, match=f"; {names} started without it: --cluster local goes there"):
+            connect("ray", start=False)
