@@ -91,7 +91,7 @@ class Steps:
         total = group.sum(flat, n_row, place, is_over=not n_row and rows.is_over, n_item=n_item)
         if total is not None:
             rows.confirm(self._unsure)
-            self._keep_if_due()  # all members have the last step now, whoever is lost from here on
+            self._keep_if_due()  # all members have the last step now, also if one is lost from here on
             if total.is_over:
                 return True
             if not total.n_row:

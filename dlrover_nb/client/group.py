@@ -257,9 +257,9 @@ class Group:
         """Keep a checkpoint with all rows that its parameters contain, and no others; by one member.
 
         It is due between a sum and its application: all members have the step before by then, so its rows may
-        count, whoever is lost. No other member can get further than the summed step while this one is here,
-        and it counts the rows of that only after the next one; so with the places of all members the master's
-        account is that of these parameters.
+        count, also if a member is lost. No other member can get further than the summed step while this one
+        is here, and it counts the rows of that only after the next one; so with the places of all members the
+        master's account is that of these parameters.
         """
         self._session.tell_reached(self._places())
         checkpoint.save(self._dump().numpy().tobytes, self.step, folder=self._checkpoints)

@@ -14,7 +14,7 @@ class Group:
     """Members that do what a test says."""
 
     def __init__(self):
-        self.member, self.sums, self.kept = Member(1, 0, 2), [], []
+        self.member, self.sums, self.checkpoints = Member(1, 0, 2), [], []
         self.n_sum = self.n_applied = 0
         self.leaves = False
 
@@ -34,7 +34,7 @@ class Group:
             raise LeftError("the job ends")
 
     def keep(self):
-        self.kept.append((self.n_applied, self.n_sum))
+        self.checkpoints.append((self.n_applied, self.n_sum))
 
 
 class Rows:
@@ -115,7 +115,7 @@ def test_the_oldest_keeps_a_checkpoint_when_the_job_stops_and_not_when_it_leaves
     group.leaves = True
     with pytest.raises(LeftError):
         step(made, Sum(20, is_over=False))
-    assert len(group.kept) == int(should_stop)
+    assert len(group.checkpoints) == int(should_stop)
 
 
 def test_a_checkpoint_of_a_step_is_kept_once_all_members_have_begun_the_next_one(made):
@@ -123,4 +123,4 @@ def test_a_checkpoint_of_a_step_is_kept_once_all_members_have_begun_the_next_one
     steps = Steps(group, rows, bind=lambda: None, save_every_s=1e-9)
     for total in (Sum(20, is_over=False), None, Sum(20, is_over=False), Sum(20, is_over=False)):
         step((group, rows, steps), total)
-    assert group.kept == [(0, 1), (1, 2), (2, 3)], "each of n steps after the sum of one more"
+    assert group.checkpoints == [(0, 1), (1, 2), (2, 3)], "each of n steps after the sum of one more"

@@ -92,6 +92,6 @@ def test_a_job_that_ended_without_an_evaluation_does_not_promise_one() -> None:
 )
 def test_a_model_that_guesses_is_said_to(auc: float, optimizer: str, words: str | None) -> None:
     spec = replace(TRAINED.spec, model=replace(TRAINED.spec.model, optimizer=optimizer))
-    told = evaluation_words(replace(TRAINED, spec=spec, evaluation=Evaluation(auc, 0.69, 2700)))
-    assert told.startswith("AUC ")
-    assert words in told if words else "guessing" not in told
+    text = evaluation_words(replace(TRAINED, spec=spec, evaluation=Evaluation(auc, 0.69, 2700)))
+    assert text.startswith("AUC ")
+    assert words in text if words else "guessing" not in text

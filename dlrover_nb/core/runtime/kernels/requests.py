@@ -74,7 +74,7 @@ class Saving(Structure):
     """Where the compiled kernel saves rows before they change, `n` so far: `Saving` of store.h.
 
     The first `n_row` rows are copied, and `n_copied` points to how many have been. The kernel writes `n`
-    before a row changes; so whoever copies finds here each row that it read after a change.
+    before a row changes; so the copying thread finds here each row that it read after a change.
     """
 
     _fields_ = (

@@ -67,7 +67,7 @@ def advance(state: ExternalState, at_s: float) -> bool:
 
 
 def late(state: ExternalState) -> tuple[str, ...]:
-    """Return the nodes whose processes others wait for, to make the next world; none where nobody waits."""
+    """Return the nodes whose processes others wait for, to make the next world; empty: none waits."""
     names, before = wanted(state), state.worlds.now.members
     awaited = [name for name in names if name in before] if before else names
     is_waiting = any(map(state.worlds.asks, names))
