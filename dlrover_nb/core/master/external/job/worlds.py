@@ -126,7 +126,8 @@ class Worlds:
         """
         if not self.is_outdated(wanted):
             return None
-        old = [node for node in self.now.members if node in wanted]
+        names = set(wanted)  # each of hundreds of members calls until all have
+        old = [node for node in self.now.members if node in names]
         new = [node for node in wanted if node not in self._program and self.asks(node)]
         members = (*old, *new)
         if not members or not all(map(self.asks, members)) or not set(awaited) <= set(members):
