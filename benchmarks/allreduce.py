@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
@@ -166,7 +167,7 @@ def change(handle: JobHandle, folder: Path, n_member: int) -> float:
     """Change the number of members; return the pause of those that stay."""
     time.sleep(STEADY_S)  # the usual step before it
     begun_s = time.monotonic()
-    handle.scale(plan(n_member))
+    handle.decide(Scale.to(plan(n_member)))
     trains(handle, folder, n_member)
     time.sleep(STEADY_S)  # and after it
     pauses = []

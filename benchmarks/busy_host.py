@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
@@ -141,7 +142,7 @@ def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
         until(handle, lambda s: s.fit is not None)
         time.sleep(hold_s / 2)  # of measuring the first plan
         for plan in (plan_of(*step) for step in WALK[1:]):
-            handle.scale(plan)
+            handle.decide(Scale.to(plan))
             until(handle, lambda s, to=plan: s.running == to and not s.measuring and not s.under_way)
             time.sleep(hold_s / 2)  # of measuring it further: an outcome follows all its windows
         return _end(handle, condition)

@@ -33,6 +33,7 @@ import psutil
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
@@ -132,7 +133,7 @@ def disturb(handle: JobHandle) -> str:
     """Scale out, kill a worker and a parameter server, scale in; return what happened in time."""
     done = []
     wait(handle, lambda s: share_done(s) > 0.02)
-    handle.scale(plan(2, 2))
+    handle.decide(Scale.to(plan(2, 2)))
     if not wait(handle, lambda s: s.running == plan(2, 2)).phase.is_final:
         done.append("scaled out")
     for role, share in ((Role.WORKER, 0.3), (Role.PS, 0.5)):
@@ -142,7 +143,7 @@ def disturb(handle: JobHandle) -> str:
     time.sleep(1.0)  # until the master has noticed
     wait(handle, lambda s: s.running == plan(2, 2))
     if not handle.snapshot().phase.is_final:
-        handle.scale(plan(2, 1))
+        handle.decide(Scale.to(plan(2, 1)))
         done.append("scaled in")
     return ", ".join(done)
 

@@ -11,6 +11,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.commands.requests import Accept
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
@@ -55,7 +56,7 @@ def by_click(browser: Any, url: str, job: JobHandle, proposal: str) -> float:
 
 def by_call(job: JobHandle, proposal: str) -> float:
     began_s = time.monotonic()
-    job.accept(proposal)
+    job.decide(Accept(proposal))
     return time.monotonic() - began_s
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
@@ -144,7 +145,7 @@ def _one(cluster: Cluster, name: str) -> tuple[float, float, float]:
     first_s = time.monotonic()
     _until(lambda: handle.snapshot().running == PLAN)
     decided_s = time.monotonic()
-    handle.scale(MORE, why="benchmark")
+    handle.decide(Scale.to(MORE, why="benchmark"))
     _until_workers_step(handle, 2)
     grown_s = time.monotonic()
     handle.stop()

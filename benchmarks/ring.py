@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 from allreduce import N_ROW, SCRIPT, read_steps, until
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.model import ThroughputModel
@@ -124,7 +125,7 @@ def speeds(cluster: Cluster, home: Path, cpu: float, batch: int, seconds: float)
     rows: list[tuple[float, ...]] = []
     for n in WORKERS:
         if n != WORKERS[0]:
-            handle.scale(plan(n, cpu))
+            handle.decide(Scale.to(plan(n, cpu)))
         until(partial(all_train, folder, n), f"{n} members", every_s=0.2)
         time.sleep(SETTLE_S + seconds)  # steps are read from the programs' files afterwards
         rows.append((n, 1, cpu, 0.5, batch, rate(folder, n, seconds)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 from soak_job import plan
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.plan.resources import Role
 
@@ -151,7 +152,7 @@ def change_plan(job: SoakJob, _now: JobSnapshot, rng: random.Random) -> Fault | 
     if job.is_master_stopped:
         return None
     try:
-        job.handle.scale(target, why="soak")
+        job.handle.decide(Scale.to(target, why="soak"))
     except DlroverError as error:
         return Fault(f"asks for {target.short}, refused: {error}")
     return Fault(f"changes the plan to {target.short}")

@@ -19,6 +19,7 @@ import psutil
 from soak_rows import END, FOLDER_VAR, PIECE, SPOIL, Net, Stream
 
 from dlrover_nb.core.backends.local.record import read_end, read_master
+from dlrover_nb.core.commands.requests import RetryShard
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
@@ -153,7 +154,7 @@ class SoakJob:
             self.pids.add(master.pid)
         for shard in now.quarantined:  # random kills may suspect a shard: its rows are fine
             with contextlib.suppress(DlroverError):
-                self.handle.retry_shard(shard.shard, why="killed by the soak")
+                self.handle.ask(RetryShard(shard.shard, why="killed by the soak"))
         return now
 
     def _time_stalls(self, n_done: int) -> None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -79,7 +80,7 @@ def once(cluster: Cluster, name: str, root: str, settle_s: float) -> tuple[float
     time.sleep(settle_s)  # so that a spare, where one is kept, is there
     more = replace(PLAN, worker=replace(PLAN.worker, count=PLAN.worker.count + 1))
     began_s = time.monotonic()
-    handle.scale(more)
+    handle.decide(Scale.to(more))
     until(handle, lambda now: now.running == more)
     growth_s = time.monotonic() - began_s
     handle.stop()

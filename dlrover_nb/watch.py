@@ -16,8 +16,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from dlrover_nb.core.commands.requests import Accept, Reject, SetMode
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.keyboard import keyboard
 from dlrover_nb.magics.verb import DetachedError
@@ -31,22 +31,21 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.commands.requests import Decides
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.keyboard import Keyboard
 
 REDRAW_S = 1.0
-ANSWERS = {"a": Verdict.ACCEPT, "r": Verdict.REJECT}
+ANSWERS: dict[str, type[Accept | Reject]] = {"a": Accept, "r": Reject}
 MODES = {"m": Mode.MANUAL, "s": Mode.SUGGEST, "a": Mode.AUTO}
 WHY = "by a key in watch"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a key asks for: an answer to a proposal or an action, or a mode; and the version drawn."""
+    """What a key asks for, and the version of the job that was drawn."""
 
-    verdict: Verdict
-    proposal: str = ""
-    mode: Mode | None = None
+    request: Decides
     version: str = ""
 
 
@@ -75,21 +74,23 @@ def press(prompt: Prompt, key: str, shown: JobSnapshot) -> tuple[Prompt, Order |
         mode = MODES.get(key)
         if mode is None:
             return Prompt("the mode stays"), None
-        return Prompt(), Order(Verdict.MODE, mode=mode, version=shown.version)
+        return Prompt(), Order(SetMode(mode, why=WHY), shown.version)
     if key == "q":
         return Prompt(has_quit=True), None
     if key == "m":
         return Prompt(asks_mode=True), None
-    verdict = ANSWERS.get(key.lower())
-    return (prompt, None) if verdict is None else _answer(verdict, shown, is_action=key.isupper())
+    kind = ANSWERS.get(key.lower())
+    return (prompt, None) if kind is None else _answer(kind, shown, is_action=key.isupper())
 
 
-def _answer(verdict: Verdict, shown: JobSnapshot, *, is_action: bool) -> tuple[Prompt, Order | None]:
+def _answer(
+    kind: type[Accept | Reject], shown: JobSnapshot, *, is_action: bool
+) -> tuple[Prompt, Order | None]:
     """Answer the open proposal, or the open action against a straggler."""
     opened = shown.open_mitigation if is_action else shown.open_proposal
     if opened is None:
         return Prompt(f"no {'action' if is_action else 'proposal'} is open"), None
-    return Prompt(), Order(verdict, opened.id)
+    return Prompt(), Order(kind(opened.id, why=WHY))
 
 
 def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
@@ -106,15 +107,7 @@ def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
 def carry_out(order: Order, handle: JobHandle) -> str:
     """Make the decision, and return what to say about it."""
     try:
-        match order:
-            case Order(verdict=Verdict.ACCEPT):
-                made = handle.accept(order.proposal, why=WHY)
-            case Order(verdict=Verdict.REJECT):
-                made = handle.reject(order.proposal, why=WHY)
-            case Order(mode=Mode() as mode):
-                made = handle.set_mode(mode, why=WHY, seen=order.version)
-            case _:
-                raise AssertionError(order)
+        made = handle.decide(order.request, seen=order.version)
     except DlroverError as error:
         return in_shell_words(str(error))
     return f"{made.id}: {made.words}"

@@ -1,6 +1,6 @@
 """Write the tables of the dashboard's documents from the code: `python tools/make_serve_tables.py`.
 
-The roles of ``docs/how-to/dashboard.md`` come from `core.commands.rights.RIGHTS`, the keys of
+The roles of ``docs/how-to/dashboard.md`` come from `core.commands.table.COMMANDS`, the keys of
 ``docs/reference/serve.md`` from the records that `serve` reads; a test fails when the pages say anything
 else. They are files of the repository and not made with the site, so that they can be read in it.
 """
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from dlrover_nb.core.commands.rights import RIGHTS
+from dlrover_nb.core.commands.table import COMMANDS
 from dlrover_nb.core.structs.views.alerts import AlertRules
 from dlrover_nb.dashboard.alerts.settings import AlertSettings
 from dlrover_nb.dashboard.settings import ProxySettings, ServeSettings
@@ -37,7 +37,7 @@ def files() -> dict[str, str]:
 
 
 def _roles() -> str:
-    return "".join(f"| {action} | {of_any} | {own} |\n" for action, (of_any, own) in RIGHTS.items())
+    return "".join(f"| {row.action} | {row.of_others} | {row.of_own} |\n" for row in COMMANDS)
 
 
 def _keys(record: type) -> str:

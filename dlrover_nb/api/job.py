@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dlrover_nb.api.inputs.sizes import Sizes
 from dlrover_nb.api.results import Results
 from dlrover_nb.api.views.job_views import Note, PlansView, ShardsView, StatusView, WhatIfView, WhyView
 from dlrover_nb.api.views.shown_waits import shown_waits
 from dlrover_nb.core.client.until import Until
+from dlrover_nb.core.commands import requests
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
+from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.why import question_of
 
 if TYPE_CHECKING:
@@ -184,8 +185,10 @@ class Job(Results):
         --------
         >>> job.whatif(workers=4).weighed[0].candidate
         """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        weighed = tuple(sizes.applied_to(plan) for plan in plans) or (self._plan(None, sizes),)
+        sizes = Pins(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        if not plans:
+            requests.check_given(sizes)
+        weighed = [sizes.applied(plan) for plan in plans or (self.handle.snapshot().target,)]
         return WhatIfView(self.handle.weigh(*weighed), self.handle.snapshot())
 
     # its rows
@@ -214,7 +217,7 @@ class Job(Results):
         --------
         >>> job.retry_shard(7, why="rows mended")
         """
-        self.handle.retry_shard(shard, why=why)
+        self.handle.ask(requests.RetryShard(shard, why=why))
         return self.shards()
 
     def skip_shard(self, shard: int, *, why: str = "") -> ShardsView:
@@ -236,7 +239,7 @@ class Job(Results):
         --------
         >>> job.skip_shard(7, why="damaged rows")
         """
-        self.handle.skip_shard(shard, why=why)
+        self.handle.ask(requests.SkipShard(shard, why=why))
         return self.shards()
 
     def batches(self, sizes: Mapping[str, int], *, why: str = "") -> StatusView:
@@ -258,7 +261,7 @@ class Job(Results):
         --------
         >>> job.batches({"worker-0": 256, "worker-1": 128}, why="worker-1 is slow")
         """
-        self.handle.adjust_batches(sizes, why=why)
+        self.handle.ask(requests.SetBatches(dict(sizes), why=why))
         return self.status()
 
     # its end
@@ -343,7 +346,7 @@ class Job(Results):
         >>> job.finish(why="good enough")
         >>> job.wait()
         """
-        self.handle.finish(why=why)
+        self.handle.ask(requests.Finish(why=why))
         return self.status()
 
     @shown_waits("the job to stop")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
 
-from dlrover_nb.api.inputs.sizes import Sizes, check_given
 from dlrover_nb.api.views.job_views import DecisionView
-from dlrover_nb.core.client.action_request import ActionRequest
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.commands import requests
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.rows.tables import Tabular
@@ -18,8 +16,10 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.views.stragglers_view import MitigationsView
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.structs.job.job import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+
+    R = TypeVar("R", bound=requests.Replans)
 
 
 class Steering(Tabular):
@@ -38,6 +38,27 @@ class Steering(Tabular):
     def name(self) -> str:
         """The job's name."""
         return self.handle.name
+
+    def ask(self, request: requests.Decides) -> DecisionView:
+        """Ask for any decision by its record, which has all that the methods below take.
+
+        Parameters
+        ----------
+        request
+            Such as ``Scale(workers=3, why="the queue is short")`` of `dlrover_nb.core.commands.requests`.
+
+        Raises
+        ------
+        DlroverError
+            As the method of that name does.
+        """
+        change: tuple[tuple[str, str], ...] = ()
+        if isinstance(request, requests.Replans):
+            now = self.handle.snapshot()
+            wanted = request.planned(now)
+            assert wanted is not None
+            change = restart_facts(now, wanted)
+        return DecisionView(self.handle.decide(request), self.handle.snapshot(), change)
 
     def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
         """Accept a proposal, so that its plan is applied, or an action against stragglers.
@@ -67,7 +88,7 @@ class Steering(Tabular):
         --------
         >>> job.accept("p1", why="worth its money")
         """
-        return self._decided(self.handle.accept(proposal, why=why))
+        return self.ask(requests.Accept(proposal or "", why=why))
 
     def reject(self, proposal: str | None = None, *, why: str = "") -> DecisionView:
         """Reject a proposal or an action, so that it is not made again until its gain changes.
@@ -92,7 +113,7 @@ class Steering(Tabular):
         --------
         >>> job.reject(why="the queue is long today")
         """
-        return self._decided(self.handle.reject(proposal, why=why))
+        return self.ask(requests.Reject(proposal or "", why=why))
 
     def override(  # noqa: PLR0913 - the parts of a plan, each by its name
         self,
@@ -139,10 +160,8 @@ class Steering(Tabular):
         --------
         >>> job.override(workers=3, why="the queue is short today")
         """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        wanted = self._plan(plan, sizes)
-        change = restart_facts(self.handle.snapshot(), wanted)
-        return self._decided(self.handle.override(wanted, proposal=proposal, why=why), change)
+        sizes = Pins(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self.ask(_replan(requests.Override, plan, sizes, proposal or "", why=why))
 
     def scale(  # noqa: PLR0913 - as above
         self,
@@ -182,10 +201,8 @@ class Steering(Tabular):
         --------
         >>> job.scale(ps=2, ps_cpu=0.5)
         """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        wanted = self._plan(plan, sizes)
-        change = restart_facts(self.handle.snapshot(), wanted)
-        return self._decided(self.handle.scale(wanted, why=why), change)
+        sizes = Pins(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self.ask(_replan(requests.Scale, plan, sizes, why=why))
 
     def undo(self, decision: str | None = None, *, why: str = "") -> DecisionView:
         """Undo the latest decision that can be taken back, by any user or by auto mode.
@@ -212,7 +229,7 @@ class Steering(Tabular):
         --------
         >>> job.undo(why="it got slower")
         """
-        return self._decided(self.handle.undo(decision, why=why))
+        return self.ask(requests.Undo(decision or "", why=why))
 
     def mitigate(  # noqa: PLR0913 - what can be done, each by its name
         self,
@@ -265,9 +282,8 @@ class Steering(Tabular):
         --------
         >>> job.mitigate(restart="worker-1", why="its machine is busy")
         """
-        request = ActionRequest(restart, move, batches, backup, rates, cores, memory)
-        action = request.action(self.handle.snapshot())
-        return self._decided(self.handle.mitigate(action, why=why))
+        request = requests.Mitigate(restart, move, batches, backup, rates, cores, memory, why=why)
+        return self.ask(request)
 
     def mitigations(self) -> MitigationsView:
         """Return the actions against stragglers: the one that waits for an answer, and those so far.
@@ -318,11 +334,8 @@ class Steering(Tabular):
         --------
         >>> job.pin(worker_memory_mib=4096)
         """
-        sizes = Sizes(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
-        if not clear:
-            check_given(sizes)
-        pins = sizes.pinned(Pins() if clear else self.handle.snapshot().pins)
-        return self._decided(self.handle.pin(pins, why=why))
+        sizes = Pins(workers, ps, worker_cpu, ps_cpu, worker_memory_mib, ps_memory_mib)
+        return self.ask(requests.Pin(**asdict(sizes), clear=clear, why=why))
 
     def mode(self, mode: Mode | str, *, why: str = "") -> DecisionView:
         """Set who decides from now on.
@@ -343,9 +356,7 @@ class Steering(Tabular):
         --------
         >>> job.mode("auto")
         """
-        if mode not in tuple(Mode):
-            raise InvalidValueError(f"unknown mode {mode!r}; known: {', '.join(Mode)}")
-        return self._decided(self.handle.set_mode(Mode(mode), why=why))
+        return self.ask(requests.SetMode(mode, why=why))
 
     def budget(self, total: float | None, *, why: str = "") -> DecisionView:
         """Set the most that the job may spend in total, in the currency of its prices.
@@ -370,13 +381,11 @@ class Steering(Tabular):
         --------
         >>> job.budget(40, why="worth two more passes")
         """
-        return self._decided(self.handle.limit_budget(total, why=why))
+        return self.ask(requests.SetBudget(total, why=why))
 
-    def _plan(self, plan: ResourcePlan | None, sizes: Sizes) -> ResourcePlan:
-        if plan is None:
-            check_given(sizes)
-            plan = self.handle.snapshot().target
-        return sizes.applied_to(plan)
 
-    def _decided(self, decision: Decision, change: tuple[tuple[str, str], ...] = ()) -> DecisionView:
-        return DecisionView(decision, self.handle.snapshot(), change)
+def _replan(kind: type[R], plan: ResourcePlan | None, sizes: Pins, *values: object, why: str) -> R:
+    """Return the request for a plan with other sizes; None: for the one that runs."""
+    if plan is None:
+        return kind(*values, **asdict(sizes), why=why)
+    return kind.to(sizes.applied(plan), *values, why=why)

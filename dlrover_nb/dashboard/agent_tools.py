@@ -12,7 +12,6 @@ into the chat.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,22 +23,22 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.history.stores.requests import RequestStore
-from dlrover_nb.core.structs.decisions.actions import ActionChoice
-from dlrover_nb.core.structs.decisions.commands import Asker, Entry, decide
-from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.why import question_of, reply_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from dlrover_nb.core.client.action_request import ActionRequest
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.link.protocols import MasterLink
+    from dlrover_nb.core.commands.requests import Decides
     from dlrover_nb.core.commands.second_person import Rules
+    from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import UserChoice
@@ -190,10 +189,10 @@ class AgentTools:
             return reply
         return {**plain(explanation), "answers": reply["answers"]}
 
-    def what_if(self, job: str, sizes: dict[str, float | None]) -> JsonObject:
-        """Return the predicted effect of another plan."""
+    def what_if(self, job: str, sizes: Pins) -> JsonObject:
+        """Return the predicted effect of another plan; sizes that are not given stay as they are."""
         handle = self._job(job)
-        (weighed,) = handle.weigh(changed(handle.snapshot().target, sizes))
+        (weighed,) = handle.weigh(sizes.applied(handle.snapshot().target))
         effect: JsonObject = plain(weighed)
         return effect
 
@@ -224,36 +223,18 @@ class AgentTools:
         """Return who asked for what, newest first."""
         return {"rows": plain(self._audit.newest(rows, job=job or None))}
 
-    def propose(self, job: str, proposal: str, sizes: dict[str, float | None], why: str) -> JsonObject:
+    def propose(self, job: str, request: Decides) -> JsonObject:
         """Leave a request that a person must approve; the job stays as it is."""
-        self._check_asked(why)
+        self._check_asked(request.why)
         handle = self._job(job)
-        given = {name: size for name, size in sizes.items() if size is not None}
-        if bool(proposal) == bool(given):
-            raise InvalidValueError(
-                "give either the id of an open proposal or action, or sizes of a plan, not both and not none"
-            )
         now = handle.snapshot()
-        plan = None if proposal else changed(now.target, sizes)
-        verdict = Verdict.ACCEPT if proposal else Verdict.SCALE
-        return self._left(handle, Decision(verdict, "", 0.0, proposal or None, plan, why=why))
-
-    def propose_action(self, job: str, request: ActionRequest, why: str) -> JsonObject:
-        """Leave a request for an action against stragglers, which a person must approve."""
-        self._check_asked(why)
-        handle = self._job(job)
-        action = ActionChoice.of(request.action(handle.snapshot()))
-        return self._left(handle, Decision(Verdict.MITIGATE, "", 0.0, why=why, action=action))
-
-    def _left(self, handle: JobHandle, decision: Decision) -> JsonObject:
-        """Leave a request to make a decision, and return where a person approves it."""
-        command = decide(decision, handle.name)
-        request = self._commands.propose(command, self._asker, handle.facts(command))
+        command = request.command(handle.name, now)
+        waiting = self._commands.propose(command, self._asker, handle.facts(command, now))
         return {
-            "request": request.id,
-            "asks_for": request.command.words,
-            "expires_at_s": request.expires_at_s,
-            "approve_at": f"/approve/{request.id}",
+            "request": waiting.id,
+            "asks_for": waiting.command.words,
+            "expires_at_s": waiting.expires_at_s,
+            "approve_at": f"/approve/{waiting.id}",
             "note": "nothing was changed; a person with the role for it must approve this",
         }
 
@@ -276,20 +257,6 @@ class AgentTools:
 
     def _job(self, name: str) -> JobHandle:
         return only_read(self._clusters().job(name))
-
-
-def changed(plan: ResourcePlan, sizes: dict[str, float | None]) -> ResourcePlan:
-    """Return a plan with other sizes; those that are None stay as they are."""
-    given = {name: size for name, size in sizes.items() if size is not None}
-    parts = {
-        "worker": {"workers": "count", "worker_cpu": "cpu", "worker_memory_mib": "memory_mib"},
-        "ps": {"ps": "count", "ps_cpu": "cpu", "ps_memory_mib": "memory_mib"},
-    }
-    for part, names in parts.items():
-        sizes_of = {field: given[name] for name, field in names.items() if name in given}
-        if sizes_of:
-            plan = replace(plan, **{part: replace(getattr(plan, part), **sizes_of)})
-    return plan
 
 
 def plain(record: object) -> Any:  # noqa: ANN401 - JSON of any shape

@@ -90,32 +90,29 @@ def worker_size(text: str) -> tuple[str, int]:
     return name, whole(size)
 
 
-def worker_sizes(text: str) -> list[tuple[str, int]]:
-    """Return workers' names and batch sizes, of ``worker-0=256,worker-1=128``."""
-    return [worker_size(part) for part in columns(text)]
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The type of an argument with a value for each of some nodes, such as ``worker-0=256,worker-1=128``.
 
+    Parameters
+    ----------
+    shape
+        How a pair looks, for messages: ``WORKER=N``.
+    about
+        What the argument means, which ends with an example.
+    value
+        Type of the values.
+    """
 
-def worker_rates(text: str) -> list[tuple[str, float]]:
-    """Return workers' names and factors, of ``worker-0=0.5,worker-1=1``."""
-    return [worker_rate(part) for part in columns(text)]
+    shape: str
+    about: str
+    value: Callable[[str], object]
 
-
-def worker_rate(text: str) -> tuple[str, float]:
-    """Return a worker's name and factor, of ``worker-0=0.5``."""
-    name, factor = _named(text, "WORKER=FACTOR", "worker-0=0.5")
-    return name, number(factor)
-
-
-def node_cores(text: str) -> list[tuple[str, float]]:
-    """Return a node's name and cores, of ``ps-0=2``."""
-    name, value = _named(text, "NODE=CORES", "ps-0=2")
-    return [(name, number(value))]
-
-
-def node_memory(text: str) -> list[tuple[str, int]]:
-    """Return a node's name and MiB, of ``ps-0=4096``."""
-    name, value = _named(text, "NODE=MIB", "ps-0=4096")
-    return [(name, whole(value))]
+    def __call__(self, text: str) -> dict[str, object]:
+        """Return the values by node."""
+        example = self.about.rpartition("such as ")[2].partition(",")[0].rstrip(".")
+        pairs = (_named(part, self.shape.removesuffix(",..."), example) for part in columns(text))
+        return {name: self.value(value) for name, value in pairs}
 
 
 def _named(text: str, shape: str, example: str) -> tuple[str, str]:

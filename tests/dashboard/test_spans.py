@@ -13,6 +13,7 @@ from support.dashboard.team_clusters import PLAN, simulated_cluster, submitted
 from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.requests import Accept, Finish, Scale, SetMode
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import NotAllowedError, SecondPersonError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
@@ -68,7 +69,7 @@ def spans(exporter):
 
 def test_a_change_of_plan_is_traced_until_the_new_plan_runs(team, job, exporter):
     wanted = job.snapshot().open_proposal
-    made = by(team, "otto").accept(wanted.id)
+    made = by(team, "otto").decide(Accept(wanted.id))
     until(lambda: "first step" in spans(exporter), "the first step")
     found = spans(exporter)
     command, carried, step = found["command"], found["carry out"], found["first step"]
@@ -85,19 +86,19 @@ def test_a_change_of_plan_is_traced_until_the_new_plan_runs(team, job, exporter)
 
 
 def test_a_decision_that_changes_no_plan_has_no_first_step(team, job, exporter):
-    by(team, "otto").set_mode(Mode.MANUAL)
+    by(team, "otto").decide(SetMode(Mode.MANUAL))
     assert set(spans(exporter)) == {"command", "carry out"}
 
 
 def test_what_is_refused_is_a_span_with_its_outcome_and_is_not_carried_out(team, job, exporter):
     with pytest.raises(NotAllowedError):
-        by(team, "vera", Entry.API).scale(PLAN)
+        by(team, "vera", Entry.API).decide(Scale.to(PLAN))
     with pytest.raises(SecondPersonError):
-        by(team, "anna").finish()
+        by(team, "anna").ask(Finish())
     told = [span.attributes["dlrover.outcome"] for span in exporter.get_finished_spans()]
     assert told == ["refused", "waits"]
     with pytest.raises(StaleDecisionError):
-        by(team, "anna").scale(PLAN, seen="d0")
+        by(team, "anna").decide(Scale.to(PLAN), seen="d0")
     found = {span.name: span for span in exporter.get_finished_spans()}
     assert found["command"].attributes["dlrover.outcome"] == "stale"
 
@@ -108,7 +109,7 @@ def test_an_approved_request_is_a_span_of_the_one_who_approves(team, cluster, ex
         team.job("sim", "to-finish", Asker(PEOPLE[name], Entry.APPROVE)) for name in ("anna", "adam")
     )
     with pytest.raises(SecondPersonError):
-        anna.finish()
+        anna.ask(Finish())
     (request,) = team.requests.open(0.0)
     adam.approve(request)
     outcomes = [
@@ -119,7 +120,7 @@ def test_an_approved_request_is_a_span_of_the_one_who_approves(team, cluster, ex
 
 def test_without_an_sdk_nothing_is_traced_or_watched(team, job):
     now = job.snapshot().target
-    by(team, "otto").scale(replace(now, worker=replace(now.worker, count=now.worker.count + 1)))
+    by(team, "otto").decide(Scale.to(replace(now, worker=replace(now.worker, count=now.worker.count + 1))))
     assert team.steps._thread is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dlrover_nb.core.commands.rights import RIGHTS
+from dlrover_nb.core.commands.table import COMMANDS
 from dlrover_nb.dashboard.alerts.senders import SIGNATURE, signature
 from dlrover_nb.dashboard.api_v1.handler import PER_PERSON
 from dlrover_nb.dashboard.pages import PAGES
@@ -48,7 +48,7 @@ def test_tables_say_what_the_code_says(made, path):
 
 
 def test_every_action_and_every_key_has_a_row(made):
-    for action, (of_any, own) in RIGHTS.items():
+    for action, of_any, own in ((row.action, row.of_others, row.of_own) for row in COMMANDS):
         assert f"\n| {action} | {of_any} | {own} |\n" in made["docs/how-to/dashboard.md"]
     for key in ServeSettings.__dataclass_fields__:
         assert f"\n| `{key}` | " in made["docs/reference/serve.md"]

@@ -11,6 +11,7 @@ from support.kubernetes.jobs_in_pods import FOREVER, SMALL, job, trained
 from support.kubernetes.kube import await_rights, grant
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden
+from dlrover_nb.core.commands.requests import SetMode
 from dlrover_nb.core.errors import BackendError, NotAllowedError
 from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
@@ -75,13 +76,13 @@ def test_a_viewer_cannot_steer_through_a_dashboard_and_an_operator_can(place, tm
         assert team.may(OLGA, Action.MODE, "k")
         assert not team.may(OLGA, Action.STOP, "k"), "the cluster gives her less than the dashboard's file"
         with pytest.raises(NotAllowedError, match="mode needs the role operator, but you are viewer"):
-            team.job("k", "ours", asked(VIC)).set_mode(Mode.SUGGEST)
+            team.job("k", "ours", asked(VIC)).decide(SetMode(Mode.SUGGEST))
         with pytest.raises(Forbidden, match=r"vic may not create pods/proxy"):  # past the table of rights
-            acting.cluster(VIC).job("ours").set_mode(Mode.SUGGEST)
+            acting.cluster(VIC).job("ours").decide(SetMode(Mode.SUGGEST))
         with pytest.raises(
             Forbidden, match=r"dlrover-nb-dashboard may not create pods/proxy"
         ):  # in its own name
-            core.job("ours").set_mode(Mode.SUGGEST)
+            core.job("ours").decide(SetMode(Mode.SUGGEST))
         with pytest.raises(
             BackendError, match="dlrover-nb-dashboard may not act as the user gus; name it in the ClusterRole"
         ):
@@ -89,7 +90,7 @@ def test_a_viewer_cannot_steer_through_a_dashboard_and_an_operator_can(place, tm
         with pytest.raises(BackendError, match="does not begin with 'system:'"):
             team.job("k", "ours", asked(Person("system:admin", grants=ADMIN)))
 
-        assert team.job("k", "ours", asked(OLGA)).set_mode(Mode.SUGGEST, why="soon").by == "olga"
+        assert team.job("k", "ours", asked(OLGA)).decide(SetMode(Mode.SUGGEST, why="soon")).by == "olga"
         assert (team.job("k", "ours", asked(VIC)).snapshot().mode, watched.jobs().error) == (Mode.SUGGEST, "")
         assert [(row.row.person, row.row.stage, row.row.namespace) for row in team.audit.rows()] == [
             ("vic", Stage.REFUSED, place.namespace),

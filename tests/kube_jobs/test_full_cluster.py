@@ -9,6 +9,7 @@ from support.kubernetes.jobs_in_pods import FOREVER, job, trained
 from support.kubernetes.kube import host_files
 from support.waiting import until
 
+from dlrover_nb.core.commands.requests import Scale, Undo
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
@@ -39,16 +40,16 @@ def test_changes_under_a_full_quota_come_about_are_cancelled_and_replaced(handle
         until(lambda: handle.snapshot().running == plan and not handle.snapshot().under_way, what=told)
 
     until(lambda: round(handle.snapshot().capacity.total_cpu, 2) == ALL.total_cpu, what="room for the plan")
-    handle.scale(ALL)
+    handle.decide(Scale.to(ALL))
     runs(ALL)
-    handle.undo()
+    handle.decide(Undo(""))
     runs(FIRST)
-    decision = handle.scale(ALL)
+    decision = handle.decide(Scale.to(ALL))
     assert handle.snapshot().under_way == decision.id
-    assert handle.undo(why="too large").undoes == decision.id
+    assert handle.decide(Undo("", why="too large")).undoes == decision.id
     runs(FIRST)
-    handle.scale(ALL)
+    handle.decide(Scale.to(ALL))
     larger = replace(FIRST, worker=replace(FIRST.worker, cpu=0.75))
-    handle.scale(larger)
+    handle.decide(Scale.to(larger))
     runs(larger)
     assert [marker.plan for marker in handle.snapshot().markers] == [FIRST, ALL, FIRST, larger]

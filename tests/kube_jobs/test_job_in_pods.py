@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.jobs.orders import ordered
 from support.kubernetes.jobs_in_pods import SMALL, assert_exact, job, names_of, trained
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray.head import running_head
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.actions import KillRestart, SetSize
@@ -65,7 +67,7 @@ def test_a_job_scaled_out_and_in_loses_no_shard_and_tells_no_secret(place):
     secrets = place.secrets_of("scaled")
     more = replace(SMALL, worker=RolePlan(2, 0.8, 512))
     for target in (more, SMALL):
-        handle.scale(target, why="to see it grow and shrink")
+        handle.decide(Scale.to(target, why="to see it grow and shrink"))
         until(lambda t=target: handle.snapshot().running == t, what=f"{target}")
         pods = place.pods("dlrover-nb/job=scaled,dlrover-nb/role=worker")
         assert len([pod for pod in pods if pod.status.phase == "Running"]) >= target.worker.count
@@ -103,7 +105,7 @@ def replaced(handle, role, action):
         node = max(
             (each.id for each in now.nodes if each.role is role), key=lambda name: int(name.split("-")[1])
         )
-        decision = handle.mitigate(action(node), why="to see it replaced")
+        decision = handle.decide(ordered(action(node), why="to see it replaced"))
         until(lambda d=decision: closed(handle, d), what=lambda: f"{handle.snapshot().mitigations}")
         told = closed(handle, decision)
         (ended,) = (each for each in handle.snapshot().mitigations if each.decision == decision.id)
@@ -128,7 +130,7 @@ def test_a_plan_of_other_sizes_replaces_the_pods_where_the_server_resizes_none(p
     rules = place.rbac.read_namespaced_role("sized-master", place.namespace).rules
     assert ["pods/resize"] in [rule.resources for rule in rules]
     target = ResourcePlan(RolePlan(1, 0.6, 512), RolePlan(1, 0.3, 384))
-    handle.scale(target, why="to see the pods replaced")
+    handle.decide(Scale.to(target, why="to see the pods replaced"))
     after = until(lambda: now if (now := handle.snapshot()).running == target else None, what=f"{target}")
     assert names_of(before) == {"ps-0", "worker-0"}
     assert names_of(after) == {"ps-1", "worker-1"}

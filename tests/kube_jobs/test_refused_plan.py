@@ -8,6 +8,7 @@ import pytest
 from support.kubernetes.jobs_in_pods import FOREVER, job, trained
 from support.waiting import until
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
@@ -26,7 +27,7 @@ def test_a_job_outlives_a_plan_that_a_limit_range_refuses(place):
         place.namespace, {"metadata": {"name": "small"}, "spec": {"limits": limits}}
     )
     larger = replace(FIRST, worker=RolePlan(2, 0.3, LIMIT_MIB + 100))
-    handle.scale(larger)
+    handle.decide(Scale.to(larger))
 
     def settled(plan):
         snapshot = handle.snapshot()
@@ -40,8 +41,8 @@ def test_a_job_outlives_a_plan_that_a_limit_range_refuses(place):
     )
     until(lambda: handle.snapshot().capacity.node_limits, what="the limit in the job's capacity")
     with pytest.raises(CapacityError, match=f"one node have at most {LIMIT_MIB} MiB"):
-        handle.scale(larger)
+        handle.decide(Scale.to(larger))
     within = replace(FIRST, worker=RolePlan(2, 0.3, LIMIT_MIB))
-    handle.scale(within)
+    handle.decide(Scale.to(within))
     until(lambda: settled(within), what="a plan within the limit")
     assert handle.snapshot().train.n_sample_done > snapshot.train.n_sample_done

@@ -14,13 +14,15 @@ from support.cases import for_each
 
 from dlrover_nb import cli
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.api.inputs.sizes import Sizes
 from dlrover_nb.core.backends.simulated.assumptions import N_MACHINE, SPEED
+from dlrover_nb.core.commands.node_actions import WORDS
+from dlrover_nb.core.commands.requests import SIZES
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
+from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar
 from dlrover_nb.magics.submission import spec_of
@@ -52,6 +54,14 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
     return {"job": job, "proposal": proposal, "why": why}
 
 
+def sizes(**given):
+    return dict.fromkeys(SIZES) | given
+
+
+def action(given):
+    return dict.fromkeys(WORDS) | given
+
+
 @for_each(
     ("line", "verb", "values"),
     [
@@ -74,9 +84,9 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         (
             "pin ads --worker-memory 24576",
             "pin",
-            {"job": "ads", "sizes": Sizes(worker_memory_mib=24576), "clear": False, "why": ""},
+            {"job": "ads", "clear": False, "why": ""} | sizes(worker_memory_mib=24576),
         ),
-        ("pin --clear", "pin", {"job": None, "sizes": Sizes(), "clear": True, "why": ""}),
+        ("pin --clear", "pin", {"job": None, "clear": True, "why": ""} | sizes()),
         ("jobs;", "jobs", {}),
         ("cluster", "cluster", {"hours": 24.0, "record": False}),
         ("cluster --hours 6 --record", "cluster", {"hours": 6.0, "record": True}),
@@ -92,12 +102,12 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("accept --why x ctr p2", "accept", answer("ctr", "p2", "x")),
         ("accept ctr --why x p2", "accept", answer("ctr", "p2", "x")),
         ("reject p2", "reject", answer(None, "p2")),
-        ("override ctr --ps 2", "override", answer("ctr", None) | {"sizes": Sizes(ps=2)}),
-        ("override p1 --worker-cpu=0.5", "override", answer(None, "p1") | {"sizes": Sizes(worker_cpu=0.5)}),
+        ("override ctr --ps 2", "override", answer("ctr", None) | sizes(ps=2)),
+        ("override p1 --worker-cpu=0.5", "override", answer(None, "p1") | sizes(worker_cpu=0.5)),
         (
             "scale --workers 3 --ps-memory 900",
             "scale",
-            {"job": None, "sizes": Sizes(workers=3, ps_memory_mib=900), "why": ""},
+            {"job": None, "why": ""} | sizes(workers=3, ps_memory_mib=900),
         ),
         ("mode auto", "mode", {"job": None, "mode": "auto", "why": ""}),
         ("mode ctr manual", "mode", {"job": "ctr", "mode": "manual", "why": ""}),
@@ -126,37 +136,41 @@ def answer(job: str | None, proposal: str | None, why: str = "") -> dict[str, ob
         ("why p1", "why", {"job": None, "proposal": "p1", "question": None}),
         ("why p1 --question 6", "why", {"job": None, "proposal": "p1", "question": "6"}),
         ("why ads --question why-not", "why", {"job": "ads", "proposal": None, "question": "why-not"}),
-        ("whatif ctr --ps 2", "whatif", {"job": "ctr", "sizes": Sizes(ps=2)}),
-        ("undo", "undo", {"job": None, "decision": None, "why": ""}),
-        ("undo ctr d2 --why slow", "undo", {"job": "ctr", "decision": "d2", "why": "slow"}),
-        ("undo d2", "undo", {"job": None, "decision": "d2", "why": ""}),
-        ("mitigate", "mitigate", {"job": None, "given": {}, "why": ""}),
+        ("whatif ctr --ps 2", "whatif", {"job": "ctr"} | sizes(ps=2)),
+        ("undo", "undo", {"job": None, "decision": None, "why": ""} | {"cancels": False}),
+        (
+            "undo ctr d2 --why slow",
+            "undo",
+            {"job": "ctr", "decision": "d2", "why": "slow"} | {"cancels": False},
+        ),
+        ("undo d2", "undo", {"job": None, "decision": "d2", "why": ""} | {"cancels": False}),
+        ("mitigate", "mitigate", {"job": None, "why": ""} | action({})),
         (
             "mitigate ctr --restart worker-1 --why slow",
             "mitigate",
-            {"job": "ctr", "given": {"restart": "worker-1"}, "why": "slow"},
+            {"job": "ctr", "why": "slow"} | action({"restart": "worker-1"}),
         ),
-        ("mitigate --move ps-0", "mitigate", {"job": None, "given": {"move": "ps-0"}, "why": ""}),
+        ("mitigate --move ps-0", "mitigate", {"job": None, "why": ""} | action({"move": "ps-0"})),
         (
             "mitigate --batches worker-0=256,worker-1=128",
             "mitigate",
-            {"job": None, "given": {"batches": {"worker-0": 256, "worker-1": 128}}, "why": ""},
+            {"job": None, "why": ""} | action({"batches": {"worker-0": 256, "worker-1": 128}}),
         ),
-        ("mitigate --backup 0", "mitigate", {"job": None, "given": {"backup": 0}, "why": ""}),
+        ("mitigate --backup 0", "mitigate", {"job": None, "why": ""} | action({"backup": 0})),
         (
             "mitigate --rates worker-0=0.5",
             "mitigate",
-            {"job": None, "given": {"rates": {"worker-0": 0.5}}, "why": ""},
+            {"job": None, "why": ""} | action({"rates": {"worker-0": 0.5}}),
         ),
         (
             "mitigate --cores ps-0=2",
             "mitigate",
-            {"job": None, "given": {"cores": {"ps-0": 2.0}}, "why": ""},
+            {"job": None, "why": ""} | action({"cores": {"ps-0": 2.0}}),
         ),
         (
             "mitigate ctr --memory worker-1=4096",
             "mitigate",
-            {"job": "ctr", "given": {"memory": {"worker-1": 4096}}, "why": ""},
+            {"job": "ctr", "why": ""} | action({"memory": {"worker-1": 4096}}),
         ),
         ("accept m1", "accept", {"job": None, "proposal": "m1", "why": ""}),
         ("reject ctr m2", "reject", {"job": "ctr", "proposal": "m2", "why": ""}),
@@ -339,7 +353,7 @@ def test_every_flag_of_submit_is_a_key_of_the_job_file() -> None:
 
 
 def test_sizes_change_only_what_is_given() -> None:
-    assert Sizes(ps=2, worker_cpu=1.0).applied_to(PLAN) == ResourcePlan(
+    assert Pins(ps=2, worker_cpu=1.0).applied(PLAN) == ResourcePlan(
         worker=RolePlan(1, 1.0, 1024), ps=RolePlan(2, 0.25, 512)
     )
 
@@ -350,8 +364,8 @@ def test_sizes_without_any_part_are_refused() -> None:
 
 
 def test_zero_nodes_are_refused_with_what_a_job_needs() -> None:
-    with pytest.raises(InvalidValueError, match="node count must be >= 1, got 0; a job needs at least 1"):
-        Sizes(ps=0).applied_to(PLAN)
+    with pytest.raises(InvalidValueError, match="ps must be >= 1, got 0; a job needs at least 1"):
+        Pins(ps=0)
 
 
 def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:

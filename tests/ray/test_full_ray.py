@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dlrover_nb.core.commands.requests import Scale, Undo
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
@@ -25,24 +26,24 @@ def handle(cluster, wait_until):
 
 def test_a_plan_that_takes_all_of_the_cluster_comes_about_and_is_undone(cluster, handle, wait_until):
     assert cluster.capacity().total_cpu == ALL.total_cpu
-    handle.scale(ALL)
+    handle.decide(Scale.to(ALL))
     assert handle.snapshot().target == ALL
     wait_until(lambda: handle.snapshot().running == ALL, what=lambda: handle.snapshot().message)
-    handle.undo()
+    handle.decide(Undo(""))
     wait_until(lambda: handle.snapshot().running == FIRST, what=lambda: handle.snapshot().message)
     assert [marker.plan for marker in handle.snapshot().markers] == WAY_THERE
 
 
 def test_a_change_under_way_is_cancelled_at_once_and_replaced_by_another(handle, wait_until):
-    decision = handle.scale(ALL)
+    decision = handle.decide(Scale.to(ALL))
     assert handle.snapshot().under_way == decision.id
-    assert handle.undo(why="too large").undoes == decision.id
+    assert handle.decide(Undo("", why="too large")).undoes == decision.id
     wait_until(
         lambda: handle.snapshot().running == FIRST and not handle.snapshot().under_way, what="the way back"
     )
     assert handle.snapshot().undo is None
-    handle.scale(ALL)
+    handle.decide(Scale.to(ALL))
     two = replace(FIRST, worker=replace(FIRST.worker, count=2))
-    handle.scale(two)
+    handle.decide(Scale.to(two))
     wait_until(lambda: handle.snapshot().running == two, what="the newer plan")
     assert handle.snapshot().undo.plan == FIRST

@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
@@ -88,7 +89,7 @@ def test_a_jobs_nodes_stand_on_the_light_machine_and_say_why(cluster, second, wa
         for node in nodes.values():
             assert node.wish.host == node.wish.got
             assert "on 1 other that can hold it" in node.wish.why
-        handle.scale(replace(PLAN, worker=RolePlan(2, 0.5, 512)))
+        handle.decide(Scale.to(replace(PLAN, worker=RolePlan(2, 0.5, 512))))
         wait_until(lambda: len(handle.snapshot().nodes) == 3 and handle.snapshot().running is not None)
         grown = next(node.id for node in handle.snapshot().nodes if node.id not in nodes)
         assert stands_on("light", grown) == light

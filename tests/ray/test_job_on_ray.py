@@ -10,11 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.jobs.orders import ordered
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray.cluster import connect_ray
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.commands.requests import Scale, Undo
 from dlrover_nb.core.errors import (
     BackendError,
     CapacityError,
@@ -95,26 +97,26 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     huge = replace(PLAN, worker=RolePlan(1, 999, 1024))
     told = handle.weigh(target, huge)
     assert [bool(weighed.refusal) for weighed in told] == [False, True]
-    decision = handle.scale(target, why="twice of all")
+    decision = handle.decide(Scale.to(target, why="twice of all"))
     assert decision.id
     wait_until(
         lambda: handle.snapshot().running == target or handle.snapshot().phase.is_final, what="the plan"
     )
     assert handle.snapshot().running == target
     with pytest.raises(InvalidValueError, match="runs"):
-        handle.scale(target)
+        handle.decide(Scale.to(target))
     assert (handle.explain().proposal, handle.explain().plan) == (None, target)
     with pytest.raises(NotFoundError, match="it has had none yet"):
         handle.explain("p1")
     with pytest.raises(NotFoundError, match="no change d9"):
-        handle.undo("d9")
-    assert handle.undo(why="it was enough").undoes == decision.id
+        handle.decide(Undo("d9"))
+    assert handle.decide(Undo("", why="it was enough")).undoes == decision.id
     wait_until(lambda: handle.snapshot().running == PLAN, what="the plan before")
     final = handle.wait(LIMIT_S)
     assert_exact(spec, final)
     assert [marker.plan for marker in final.markers] == [PLAN, target, PLAN]
     with pytest.raises(StaleDecisionError):
-        handle.scale(PLAN)
+        handle.decide(Scale.to(PLAN))
 
 
 @pytest.mark.release
@@ -124,14 +126,14 @@ def test_nodes_are_replaced_by_order_and_no_row_is_lost(cluster, wait_until):
     handle = cluster.submit(spec)
     wait_until(lambda: training(handle, n_sample=5_000), what="training")
     with pytest.raises(NotFoundError, match="worker-9"):
-        handle.mitigate(KillRestart("worker-9", Role.WORKER))
+        handle.decide(ordered(KillRestart("worker-9", Role.WORKER)))
     for action in (
         KillRestart("worker-0", Role.WORKER),
         AdjustBatches((("worker-1", 700), ("worker-2", 324))),
         KillRestart("ps-0", Role.PS),
         SetSize("ps-1", Role.PS, 0.75, 640),
     ):
-        decision = handle.mitigate(action, why="to see it done")
+        decision = handle.decide(ordered(action, why="to see it done"))
         wait_until(
             lambda d=decision: ended(handle, d.id) or handle.snapshot().phase.is_final, what=action.words
         )

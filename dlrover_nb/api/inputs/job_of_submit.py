@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dlrover_nb.api.inputs.sizes import PARTS
 from dlrover_nb.core.client.handle import user_name
+from dlrover_nb.core.commands.requests import SIZES, path_of_size
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import (
     OLD_KEYS,
@@ -76,16 +76,15 @@ def _check_policy(name: str) -> None:
 
 def settings_of(given: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     """Return settings by their paths, of keyword arguments; see the module."""
-    keys = (*known_keys(), *OLD_KEYS, *PARTS, *known_keys("data"), *known_keys("model"))
+    keys = (*known_keys(), *OLD_KEYS, *SIZES, *known_keys("data"), *known_keys("model"))
     for key in given:
         check_known("key", key.partition(".")[0], keys)
     return tuple((_path_of(key), value) for key, value in given.items())
 
 
 def _path_of(key: str) -> str:
-    if key in PARTS and key not in known_keys():
-        role, _, size = key.partition("_")
-        return f"plan.{role.removesuffix('s') if role == 'workers' else role}.{size or 'count'}"
+    if key in SIZES and key not in known_keys():
+        return path_of_size(key)
     groups = [group for group in ("data", "model") if key in known_keys(group)]
     return f"{groups[0]}.{key}" if len(groups) == 1 and key not in known_keys() else key
 

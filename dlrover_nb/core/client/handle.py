@@ -18,9 +18,9 @@ from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.job_commands import JobCommands
 from dlrover_nb.core.client.link.protocols import RemoteRunFolder
 from dlrover_nb.core.client.until import Until, is_reached, waited_for
+from dlrover_nb.core.commands.requests import Stop
 from dlrover_nb.core.errors import AwayError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.decisions.commands import Action, Command
 from dlrover_nb.core.structs.training.reported import URL_VAR
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class JobHandle(JobCommands):
 
     def stop(self, *, why: str = "") -> JobSnapshot:
         """Stop the job and return its last snapshot; a job that takes longer than a minute goes on ending."""
-        self.run(Command(Action.STOP, self.name, why=why))
+        self.ask(Stop(why=why))
         return self.wait(timeout_s=STOP_TIMEOUT_S)
 
     def wait(self, timeout_s: float | None = None, *, until: Until = Until.END) -> JobSnapshot:

@@ -1,4 +1,7 @@
-"""The routes: one literal table, from which handlers, the OpenAPI document and its page are made.
+"""The routes: one table, from which handlers, the OpenAPI document and its page are made.
+
+Those of commands come from `core.commands.table`: decisions share a route, as they share the version that
+their user saw; what the job's master does at once has one each.
 
 A cluster's key is one segment of a path, percent-encoded: ``kubernetes:%2F%2Fprod%2Fads``.
 """
@@ -7,8 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
+from dlrover_nb.core.commands.table import DECISIONS, OTHERS, first_line
 from dlrover_nb.core.structs.decisions.questions import Explanation
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.why import Reply
@@ -106,16 +110,16 @@ ROUTES = (
         answers.WeighedAnswer, body=bodies.WeighBody,
     ),
     Route(
-        "POST", f"{JOB}/decisions", "decide", "Make a decision about a job.", commands.decide_on,
-        answers.CommandAnswer, body=bodies.DecisionBody, changes=True, sees=True,
+        "POST", f"{JOB}/decisions", "decide", "Make a decision about a job.", commands.ask,
+        answers.CommandAnswer, body=Union[DECISIONS],  # noqa: UP007 - of a tuple
+        changes=True, sees=True,
     ),
-    Route(
-        "POST", f"{JOB}/stop", "stop", "Stop a job: its state is saved, and its nodes end.", commands.stop,
-        answers.CommandAnswer, body=bodies.ReasonBody, changes=True,
-    ),
-    Route(
-        "POST", f"{JOB}/finish", "finish", "Train no more rows; evaluate, and end the job as succeeded.",
-        commands.finish, answers.CommandAnswer, body=bodies.ReasonBody, changes=True,
+    *(
+        Route(
+            "POST", f"{JOB}/{request.action.replace(' ', '-')}", request.action.replace(" ", "_"),
+            first_line(request), commands.ask, answers.CommandAnswer, body=request, changes=True,
+        )
+        for request in OTHERS
     ),
     Route(
         "GET", "/audit", "audit", "Who asked for what, and what became of it; newest first.", reads.audit,

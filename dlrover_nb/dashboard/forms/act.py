@@ -1,6 +1,6 @@
-"""Commands from forms: a form becomes a `Command`, the service carries it out, and its fate becomes words.
+"""Commands from forms: a form becomes a request, the job's handle carries it out, and its fate becomes words.
 
-`command_of` is pure and knows the fields; `carried_out` asks the job and makes every refusal a sentence with
+`request_of` is pure; `carried_out` asks the job and makes every refusal a sentence with
 what to do; `forms.ActHandler` (``/do``) is the edge. A form holds what the person saw (the proposal's id, the
 version of the plan) and a key that was made with it: sent twice, by a double click or a browser that asks
 again, it is carried out once.
@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from dlrover_nb.core.commands.table import COMMANDS
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -29,13 +30,8 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
     shown,
 )
-from dlrover_nb.core.structs.decisions.actions import ActionChoice
-from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, choose, decide
-from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.dashboard.forms.fields import action_fields, action_request, needed, number, whole
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
+from dlrover_nb.dashboard.forms.fields import action_fields, needed, values_of
 from dlrover_nb.dashboard.forms.flash import Flash
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
@@ -44,37 +40,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.client.handle import JobHandle
+    from dlrover_nb.core.commands.requests import Request
+    from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.common.team import Team
 
     Form = Mapping[str, str]
 
 MOST_KEY = 64  # letters: of the audit's column
 MOST_REASON = 1000
-PLAN_FIELDS = ("worker", "ps", "worker_cpu", "ps_cpu", "worker_memory", "ps_memory")
 _PAGE_NAME = re.compile(r"[a-z]{1,32}")
 
 
-def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
-    """Return the command that a form asks for.
+def request_of(form: Form) -> Request:
+    """Return what a form asks for.
 
     Parameters
     ----------
     form
-        Its fields: ``job``, ``action``, ``reason``, ``key``, and by the action ``proposal``, ``version``,
-        `PLAN_FIELDS`, ``mode``, ``budget``, ``decision``, ``shard``, and those of `action_request`.
-    now
-        The job, which alone knows what takes its latest change back and which nodes it has; None: the action
-        needs none of that.
+        Its fields: ``job``, ``action``, ``reason``, ``key``, and the fields of the action's request by their
+        names, see `fields.values_of`.
 
     Raises
     ------
     InvalidValueError
         When a field is missing, or is not what its action needs.
     """
-    action = action_of(form)
-    job, why = needed(form, "job"), form.get("reason", "").strip()
+    kind, why = FORM_ACTIONS[action_of(form)], form.get("reason", "").strip()
+    needed(form, "job")
     if len(form.get("key", "")) > MOST_KEY:
         raise InvalidValueError(
             f"key must have at most {MOST_KEY} letters, got {len(form['key'])}; load the page again"
@@ -83,14 +76,7 @@ def command_of(form: Form, *, now: JobSnapshot | None = None) -> Command:
         raise InvalidValueError(
             f"reason must have at most {MOST_REASON:,} letters, got {len(why):,}; shorten it"
         )
-    key = key_of(form)
-    if action in _DECISIONS:
-        return decide(_decision(action, form, why, now), job, key=key)
-    if action in _SHARDS:
-        return choose(ShardChoice(whole(form, "shard"), _SHARDS[action], "", why), job, key=key)
-    if action is Action.FINISH:
-        return choose(FinishChoice("", why), job, key=key)
-    return Command(Action.STOP, job, why=why, key=key)
+    return kind(**values_of(form, kind), why=why)
 
 
 def key_of(form: Form) -> str:
@@ -106,19 +92,7 @@ def key_of(form: Form) -> str:
 
 
 _NOT_ASKED = {"csrf", "back", "reason"}
-_DECISIONS = {
-    Action.ACCEPT: Verdict.ACCEPT,
-    Action.REJECT: Verdict.REJECT,
-    Action.OVERRIDE: Verdict.OVERRIDE,
-    Action.SCALE: Verdict.SCALE,
-    Action.MODE: Verdict.MODE,
-    Action.BUDGET: Verdict.BUDGET,
-    Action.MITIGATE: Verdict.MITIGATE,
-    Action.UNDO: None,
-}
-_NEED_JOB = {Action.MITIGATE, Action.UNDO}
-_SHARDS = {Action.RETRY_SHARD: ShardAction.RETRY, Action.SKIP_SHARD: ShardAction.SKIP}
-FORM_ACTIONS = (*_DECISIONS, *_SHARDS, Action.FINISH, Action.STOP)
+FORM_ACTIONS = {row.action: row.request for row in COMMANDS if row.request is not None}
 
 
 def action_of(form: Form) -> Action:
@@ -128,68 +102,6 @@ def action_of(form: Form) -> Action:
         names = ", ".join(FORM_ACTIONS)
         raise InvalidValueError(f"action must be one of {names}, got {shown(name)}; load the page again")
     return Action(name)
-
-
-def _decision(  # noqa: PLR0911 - one case per kind of decision
-    action: Action, form: Form, why: str, now: JobSnapshot | None
-) -> Decision:
-    version, verdict = form.get("version", ""), _DECISIONS[action]
-    match verdict:
-        case None:
-            return _undo(form, why, now)
-        case Verdict.ACCEPT | Verdict.REJECT:
-            return Decision(verdict, "", 0.0, needed(form, "proposal"), why=why, seen=version)
-        case Verdict.OVERRIDE:
-            proposal = needed(form, "proposal")
-            return Decision(verdict, "", 0.0, proposal, plan_of(form), why=why, seen=version)
-        case Verdict.MITIGATE:
-            return Decision(verdict, "", 0.0, why=why, seen=version, action=_against_stragglers(form, now))
-        case Verdict.MODE:
-            return Decision(verdict, "", 0.0, mode=_mode(form), why=why, seen=version)
-        case Verdict.BUDGET:
-            return Decision(verdict, "", 0.0, budget_total=_budget(form), why=why, seen=version)
-        case _:
-            return Decision(verdict, "", 0.0, plan=plan_of(form), why=why, seen=version)
-
-
-def _against_stragglers(form: Form, now: JobSnapshot | None) -> ActionChoice:
-    """Return the action against stragglers whose field a form holds."""
-    if now is None:
-        raise InvalidValueError("the job must be known to order an action, got none; load the page again")
-    return ActionChoice.of(action_request(form).action(now))
-
-
-def _undo(form: Form, why: str, now: JobSnapshot | None) -> Decision:
-    """Return the undo of the decision that the form names, which the master compares with the latest.
-
-    A form that cancels a change, which its person saw being applied, takes back none that is in place by now.
-    """
-    named, undo = needed(form, "decision"), None if now is None else now.undo
-    if undo is None:
-        raise StaleDecisionError(f"{named} can not be undone any more: no change of this job can; look at it")
-    if form.get("cancels") and (now is None or now.under_way != named):
-        raise StaleDecisionError(f"{named} is no longer being applied, so there is nothing to cancel")
-    return replace(undo, undoes=named, why=why)
-
-
-def plan_of(form: Form) -> ResourcePlan:
-    """Return the plan whose sizes a form holds; `InvalidValueError` names the field at fault."""
-    return ResourcePlan(
-        RolePlan(whole(form, "worker"), number(form, "worker_cpu"), whole(form, "worker_memory")),
-        RolePlan(whole(form, "ps"), number(form, "ps_cpu"), whole(form, "ps_memory")),
-    )
-
-
-def _budget(form: Form) -> float | None:
-    """Return the total budget of a form; None: the field is empty, for no limit."""
-    return number(form, "budget") if form.get("budget", "").strip() else None
-
-
-def _mode(form: Form) -> Mode:
-    name = needed(form, "mode")
-    if name not in [*Mode]:
-        raise InvalidValueError(f"mode must be one of {', '.join(Mode)}, got {shown(name)}; choose one")
-    return Mode(name)
 
 
 class Fate(StrEnum):
@@ -230,16 +142,16 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
     find
         Returns the job as the person who asks.
     form
-        What `command_of` takes, and in ``run`` for which of the jobs of that name it was made.
+        What `request_of` takes, and in ``run`` for which of the jobs of that name it was made.
     """
     handle: JobHandle | None = None
     words = f"{form.get('action', '')} {form.get('proposal', '')}".strip() or "the command"
     try:
         handle = find()
-        command = command_of(form, now=handle.snapshot() if action_of(form) in _NEED_JOB else None)
-        command = replace(command, run=form.get("run", ""))
+        request = request_of(form)
+        command = request.command(form["job"])
         words = command.words
-        made = handle.run(command)
+        made = handle.ask(request, seen=form.get("version", ""), key=key_of(form), run=form.get("run", ""))
     except DlroverError as error:
         return refused(error, words, form, handle)
     as_id = f" as {made.id}" if made is not None else ""

@@ -1,25 +1,36 @@
-"""The fields of forms as values: a missing or wrong one is told by the words of its label.
+"""The fields of forms as values of a request; a missing or wrong one is named.
 
-An action against stragglers has a field for each word of `ActionRequest`. Where a word holds a value for each
-worker, each worker has a field of its own, ``batches:worker-0``: a label for each number, and no text to be
-written in a form that the user must know.
+Where a request holds a value for each worker, each worker has a field of its own, ``batches:worker-0``: a
+label for each number, and no text to be written in a form that the user must know.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.action_request import ActionRequest
+from msgspec import NODEFAULT, UNSET
+from msgspec.structs import fields
+
+from dlrover_nb.core.commands.arguments import number_type, plain_type
+from dlrover_nb.core.commands.table import COMMANDS
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
+
+    from msgspec.structs import FieldInfo
+
+    from dlrover_nb.core.commands.requests import Request
 
     Form = Mapping[str, str]
 
 ACTION_FIELDS = ("restart", "move", "backup", "size", "cores", "memory")
 BATCHES, RATES = "batches:", "rates:"  # before a worker's name
-_WORDS = {BATCHES: "the batch size of each worker", RATES: "the factor of one worker at least"}
+OF_EVERY_FORM = ("csrf", "cluster", "job", "version", "run", "key", "back", "reason", "action")
+_SIZE = ("size", "cores", "memory")
+_WORDS = {"batches": "the batch size of each worker", "rates": "the factor of one worker at least"}
+_FIELDS = {*OF_EVERY_FORM, *_SIZE, *(f.name for row in COMMANDS if row.request for f in fields(row.request))}
 
 
 def needed(form: Form, field: str, what: str = "") -> str:
@@ -57,31 +68,55 @@ def number(form: Form, field: str, what: str = "") -> float:
         raise InvalidValueError(f"{what or field} must be a number, got {shown(text)}; correct it") from error
 
 
-def action_request(form: Form) -> ActionRequest:
-    """Return what a form asks for against stragglers.
+def values_of(form: Form, kind: type[Request]) -> dict[str, Any]:
+    """Return the fields of a request that a form fills in, as values of their types.
+
+    A field that may be left out is not given where the form has it empty or not at all. One that has no
+    default must be there; it may be empty where it may be null, as a limit that is taken away.
 
     Parameters
     ----------
     form
-        Its fields: `ACTION_FIELDS`, and one for each worker after `BATCHES` and `RATES`. An empty one is not
-        given: a worker without a factor keeps its own, and a node without cores or memory keeps those.
+        Fields by the names of the request's; of a value for each worker or node, one field for each, named
+        after it: ``batches:worker-0``. The size of a node is in ``size`` (its name), ``cores``, ``memory``.
 
     Raises
     ------
     InvalidValueError
-        When a field is not what it should be, or a node gets a size and neither cores nor memory are given.
+        When a field is missing, is not what it should be, or is none of this product's forms: the page is
+        of another version.
     """
-    cores, memory = _size(form)
-    sizes, factors = _of_workers(form, BATCHES), _of_workers(form, RATES)
-    return ActionRequest(
-        restart=form.get("restart") or None,
-        move=form.get("move") or None,
-        backup=whole(form, "backup") if form.get("backup") else None,
-        batches={name: whole(form, field, f"batch size of {name}") for name, field in sizes.items()} or None,
-        rates={name: number(form, field, f"factor of {name}") for name, field in factors.items()} or None,
-        cores=cores,
-        memory=memory,
-    )
+    if unknown := form.keys() - _FIELDS - {name for name in form if ":" in name}:
+        raise InvalidValueError(
+            f"a form must have the fields of its page, got {shown(min(unknown))}; load the page again"
+        )
+    form = _with_size(form)
+    return {
+        field.name: value
+        for field in fields(kind)
+        if field.name != "why" and (value := _value(form, field)) is not UNSET
+    }
+
+
+def _value(form: Form, field: FieldInfo) -> Any:  # noqa: ANN401 - of the field's type
+    """Return the value of one field; `UNSET`: it is not given."""
+    type_, is_nullable = plain_type(field)
+    name, is_needed = field.name, field.default is NODEFAULT
+    if type_ is dict:
+        of_node = _of_nodes(form, name)
+        return {node: _number(form, key, field) for node, key in of_node.items()} if of_node else UNSET
+    if is_nullable and is_needed and name in form and not form[name].strip():
+        return None
+    if not is_needed and not form.get(name, "").strip():
+        return UNSET
+    if type_ is bool:
+        return True
+    return _number(form, name, field) if type_ in {int, float} else needed(form, name)
+
+
+def _number(form: Form, key: str, field: FieldInfo) -> float:
+    what = field.name if key == field.name else f"{field.name} of {key.partition(':')[2]}"
+    return whole(form, key, what) if number_type(field) is int else number(form, key, what)
 
 
 def action_fields(form: Form) -> tuple[tuple[str, str], ...]:
@@ -93,26 +128,23 @@ def _is_of_action(name: str) -> bool:
     return name in ACTION_FIELDS or name.startswith((BATCHES, RATES))
 
 
-def _size(form: Form) -> tuple[dict[str, float] | None, dict[str, int] | None]:
-    """Return cores and memory by the node that gets them."""
-    if not any(form.get(name, "").strip() for name in ("size", "cores", "memory")):
-        return None, None
+def _with_size(form: Form) -> Form:
+    """Return a form whose size of one node is in fields of that node."""
+    if not any(form.get(name, "").strip() for name in _SIZE):
+        return form
     node = needed(form, "size", "the node that gets another size")
-    has_cores, has_memory = (bool(form.get(name, "").strip()) for name in ("cores", "memory"))
-    if not (has_cores or has_memory):
+    sizes = {f"{name}:{node}": form[name] for name in ("cores", "memory") if form.get(name, "").strip()}
+    if not sizes:
         raise InvalidValueError(
             f"cores or MiB of {shown(node)} must be given, got neither; fill in one or both"
         )
-    return (
-        {node: number(form, "cores")} if has_cores else None,
-        {node: whole(form, "memory", "MiB")} if has_memory else None,
-    )
+    return {**{name: value for name, value in form.items() if name not in _SIZE}, **sizes}
 
 
-def _of_workers(form: Form, before: str) -> dict[str, str]:
-    """Return the field of each worker whose field is filled in; empty: the form has no such fields."""
-    fields = {name.removeprefix(before): name for name in form if name.startswith(before)}
-    given = {worker: field for worker, field in fields.items() if form[field].strip()}
-    if fields and not given:
-        raise InvalidValueError(f"{_WORDS[before]} must be given, got nothing; fill in a number")
+def _of_nodes(form: Form, name: str) -> dict[str, str]:
+    """Return the field of each node whose field is filled in; empty: the form has no such fields."""
+    fields_of = {key.partition(":")[2]: key for key in form if key.startswith(f"{name}:")}
+    given = {node: key for node, key in fields_of.items() if form[key].strip()}
+    if fields_of and not given:
+        raise InvalidValueError(f"{_WORDS[name]} must be given, got nothing; fill in a number")
     return given

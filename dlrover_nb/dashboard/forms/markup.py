@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from dlrover_nb.dashboard.forms.act import MOST_REASON, PLAN_FIELDS
+from dlrover_nb.core.commands.requests import SIZES
+from dlrover_nb.core.structs.plan.bounds import Pins
+from dlrover_nb.core.structs.plan.resources import CPU_STEP
+from dlrover_nb.dashboard.forms.act import MOST_REASON
 from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:
@@ -15,7 +19,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
 
-_SIZES = ("workers", "PS", "cores per worker", "cores per PS", "MiB per worker", "MiB per PS")
+_COUNT, _CORES, _MIB = (
+    f'min="{least}" step="{step}"' for least, step in ((1, 1), (CPU_STEP, CPU_STEP), (64, 1))
+)
+_LIMITS = dict(zip(SIZES, (_COUNT, _COUNT, _CORES, _CORES, _MIB, _MIB), strict=True))
+_TITLES = ("workers", "PS", "cores per worker", "cores per PS", "MiB per worker", "MiB per PS")
 
 
 def hidden(fields: Mapping[str, str]) -> str:
@@ -64,19 +72,16 @@ def button(action: str, text: str) -> str:
     return f'<button name="action" value="{escape(action)}">{escape(text)}</button>'
 
 
+def size_values(plan: ResourcePlan) -> dict[str, str]:
+    """Return the sizes of a plan as the fields of a form that asks for it."""
+    sizes = asdict(Pins.of(plan))
+    return {name: f"{size:g}" if isinstance(size, float) else f"{size}" for name, size in sizes.items()}
+
+
 def sizes_fields(plan: ResourcePlan) -> str:
     """Return the fields of a plan's sizes, filled with it."""
-    given = (
-        (f"{plan.worker.count}", "1", "1"),
-        (f"{plan.ps.count}", "1", "1"),
-        (f"{plan.worker.cpu:g}", "0.01", "0.01"),
-        (f"{plan.ps.cpu:g}", "0.01", "0.01"),
-        (f"{plan.worker.memory_mib}", "64", "1"),
-        (f"{plan.ps.memory_mib}", "64", "1"),
-    )
     labels = "".join(
-        f'<label>{title} <input type="number" name="{name}" value="{value}" min="{least}" step="{step}" '
-        "required></label>"
-        for name, title, (value, least, step) in zip(PLAN_FIELDS, _SIZES, given, strict=True)
+        f'<label>{title} <input type="number" name="{name}" value="{value}" {_LIMITS[name]} required></label>'
+        for title, (name, value) in zip(_TITLES, size_values(plan).items(), strict=True)
     )
     return f'<div class="job-sizes">{labels}</div>'

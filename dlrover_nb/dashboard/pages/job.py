@@ -188,7 +188,8 @@ def _own_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]
         limit = "" if snapshot.spec.budget_total is None else f"{snapshot.spec.budget_total:g}"
         row = (
             f'<div class="form-row"><label>Total budget in {escape(snapshot.spec.prices.currency)}, empty '
-            f'for no limit <input name="budget" type="number" min="0" step="any" value="{limit}"></label>'
+            f'for no limit <input name="budget_total" type="number" min="0" step="any" '
+            f'value="{limit}"></label>'
             f"{reason_field()}{button('budget', 'Set budget')}</div>"
         )
         forms += act_form("Budget", seen_fields(visit, snapshot), row, root=visit.root)

@@ -20,6 +20,7 @@ from dlrover_nb.core.planner.availability.waiting import (
 )
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.dashboard.forms.markup import size_values
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.asked_jobs import (
     ask_all,
@@ -149,7 +150,7 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         "version": snapshot.version,
         "key": uuid.uuid4().hex,
         "back": "waiting",
-        **plan_fields(plan),
+        **size_values(plan),
     }
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in fields.items()
@@ -160,18 +161,6 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         f'style="{_INPUT}"></label> '
         f'<button style="{_BUTTON}">Scale {escape(spec.name)} to {escape(plan.short)}</button></form>'
     )
-
-
-def plan_fields(plan: ResourcePlan) -> dict[str, str]:
-    """Return the sizes of a plan as the fields of a form that asks for it."""
-    return {
-        "worker": f"{plan.worker.count}",
-        "ps": f"{plan.ps.count}",
-        "worker_cpu": f"{plan.worker.cpu:g}",
-        "ps_cpu": f"{plan.ps.cpu:g}",
-        "worker_memory": f"{plan.worker.memory_mib}",
-        "ps_memory": f"{plan.ps.memory_mib}",
-    }
 
 
 PAGE = Page("waiting", "Waiting", body)

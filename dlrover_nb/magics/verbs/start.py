@@ -8,13 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
+from dlrover_nb.core.commands.requests import path_of_size
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.job.early_stopping import Metric
 from dlrover_nb.core.structs.job.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
-from dlrover_nb.magics.flags import JOB, SIZE_FLAGS, flags_of
+from dlrover_nb.magics.flags import JOB, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
+from dlrover_nb.magics.verbs.command_verbs import SIZE_FIELDS, argument_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,12 +189,12 @@ SUBMIT_FLAGS: FlagTable = (
         "value of the metric at which training ends; default: no value does",
     ),
     ("--decline", "early_stopping.decline", number, "SHARE", "of all gained so far that counts as a gain"),
-    *SIZE_FLAGS,
 )
 SUBMIT = (
     argument("name", metavar="NAME", nargs="?", help="name of the job"),
     argument("--file", metavar="FILE", help="job file (YAML); flags override it"),
-    *flags_of(SUBMIT_FLAGS, by_path=True),
+    *flags_of(SUBMIT_FLAGS),
+    *(argument_of(field, path_of_size(field.name)) for field in SIZE_FIELDS),
     argument(
         "--warm-start",
         action="store_true",

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.commands.requests import Accept, Override, Reject, Scale, SetMode, Undo
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.widgets.jobs.review import Answer, Link, PendingAction
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.decisions.decisions import Decision
+    from dlrover_nb.core.commands.requests import Decides
     from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
     from dlrover_nb.core.structs.job.job import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
@@ -98,31 +99,33 @@ class JobViewModel:
 
     def accept(self, proposal: str, why: str = "") -> None:
         """Accept the proposal, or the action against stragglers, that the user saw."""
-        self._ask(PendingAction(Verdict.ACCEPT, proposal), lambda: self._handle.accept(proposal, why=why))
+        self._ask(PendingAction(Verdict.ACCEPT, proposal), Accept(proposal, why=why))
 
     def reject(self, proposal: str, why: str = "") -> None:
         """Reject the proposal, or the action against stragglers, that the user saw."""
-        self._ask(PendingAction(Verdict.REJECT, proposal), lambda: self._handle.reject(proposal, why=why))
+        self._ask(PendingAction(Verdict.REJECT, proposal), Reject(proposal, why=why))
 
     def override(self, proposal: str, plan: ResourcePlan, why: str = "") -> None:
         """Override the proposal that the user saw with another plan."""
         self._ask(
             PendingAction(Verdict.OVERRIDE, proposal),
-            lambda: self._handle.override(plan, proposal=proposal, why=why),
+            Override.to(plan, proposal, why=why),
         )
 
     def scale(self, plan: ResourcePlan, why: str = "", *, version: str) -> None:
         """Change the job to a plan that answers no proposal, if its `version` is still the present one."""
         self._ask(
             PendingAction(Verdict.SCALE, aim=f"scale to {plan.short}"),
-            lambda: self._handle.scale(plan, why=why, seen=version),
+            Scale.to(plan, why=why),
+            version,
         )
 
     def set_mode(self, mode: Mode, why: str = "", *, version: str) -> None:
         """Set who decides from now on, if the job's `version` is still the present one."""
         self._ask(
             PendingAction(Verdict.MODE, aim=f"change to {mode} mode"),
-            lambda: self._handle.set_mode(mode, why=why, seen=version),
+            SetMode(mode, why=why),
+            version,
         )
 
     def undo(self, decision: str, why: str = "", *, aim: str, is_under_way: bool = False) -> None:
@@ -130,8 +133,7 @@ class JobViewModel:
 
         `is_under_way`: they saw it being applied, and cancel that.
         """
-        request = PendingAction(None, aim=aim)
-        self._ask(request, lambda: self._handle.undo(decision, why=why, is_under_way=is_under_way))
+        self._ask(PendingAction(None, aim=aim), Undo(decision, cancels=is_under_way, why=why))
 
     def refuse(self, request: PendingAction, why: str) -> None:
         """Record that a request cannot be sent."""
@@ -148,19 +150,20 @@ class JobViewModel:
         """Query why a plan is recommended, or none; blocks, so not for a front end's thread."""
         return self._handle.explain(proposal)
 
-    def _ask(self, request: PendingAction, action: Callable[[], Decision]) -> None:
+    def _ask(self, pending: PendingAction, request: Decides, version: str = "") -> None:
         with self._lock:
             if self._request is not None and self._request.answer is Answer.ASKED:
                 return  # a double click: the first one is pending
-            self._request = request
+            self._request = pending
         self._on_change()
-        _ACTIONS.submit(self._act, request, action)
+        _ACTIONS.submit(self._act, pending, request, version)
 
-    def _act(self, request: PendingAction, action: Callable[[], Decision]) -> None:
+    def _act(self, pending: PendingAction, request: Decides, version: str) -> None:
         try:
-            done = replace(request, answer=Answer.TAKEN, decision=action())
+            made = self._handle.decide(request, seen=version)
+            done = replace(pending, answer=Answer.TAKEN, decision=made)
         except DlroverError as error:
-            done = replace(request, answer=Answer.REFUSED, why=str(error))
+            done = replace(pending, answer=Answer.REFUSED, why=str(error))
         with self._lock:
             self._request = done
         self.fetch()

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.commands.facts import CommandFacts
 from dlrover_nb.core.commands.memory_audit import MemoryAudit
-from dlrover_nb.core.commands.rights import RIGHTS, why_not
+from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
+from dlrover_nb.core.commands.table import COMMANDS, ROW_OF
 from dlrover_nb.core.errors import (
     AwayError,
     BackendError,
@@ -226,6 +227,6 @@ def test_a_role_holds_in_its_namespace_alone(action, role):
 
 
 def test_every_action_has_a_right_and_no_role_is_above_what_it_needs_for_ones_own():
-    assert set(RIGHTS) == set(Action)
-    assert all(own.rank <= others.rank for others, own in RIGHTS.values())
+    assert set(ROW_OF) == set(Action)
+    assert all(own.rank <= others.rank for others, own in ((row.of_others, row.of_own) for row in COMMANDS))
     assert all(not why_not(local_person("ada"), action) for action in Action)

@@ -6,10 +6,24 @@ import pytest
 from support.jobs import builders as b
 from support.jobs.builders import mitigation, plan, snapshot
 from support.jobs.masters import Master
+from support.jobs.orders import ordered
 
 from dlrover_nb import api
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.commands.memory_audit import MemoryAudit
+from dlrover_nb.core.commands.requests import (
+    Accept,
+    Finish,
+    Override,
+    Reject,
+    RetryShard,
+    Scale,
+    SetBatches,
+    SetBudget,
+    SetMode,
+    SkipShard,
+    Undo,
+)
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import (
@@ -44,17 +58,17 @@ def job(audit):
 
 
 COMMANDS = {
-    "accept": lambda job: job.accept(),
-    "reject": lambda job: job.reject(),
-    "override": lambda job: job.override(plan(workers=3)),
-    "scale": lambda job: job.scale(plan(workers=3)),
-    "mitigate": lambda job: job.mitigate(BackupWorkers(1)),
-    "set_mode": lambda job: job.set_mode("auto"),
-    "limit_budget": lambda job: job.limit_budget(40.0),
-    "retry_shard": lambda job: job.retry_shard(3),
-    "skip_shard": lambda job: job.skip_shard(3),
-    "adjust_batches": lambda job: job.adjust_batches({"worker-0": 8}),
-    "finish": lambda job: job.finish(),
+    "accept": lambda job: job.decide(Accept("")),
+    "reject": lambda job: job.decide(Reject("")),
+    "override": lambda job: job.decide(Override.to(plan(workers=3), "")),
+    "scale": lambda job: job.decide(Scale.to(plan(workers=3))),
+    "mitigate": lambda job: job.decide(ordered(BackupWorkers(1))),
+    "set_mode": lambda job: job.decide(SetMode("auto")),
+    "limit_budget": lambda job: job.decide(SetBudget(40.0)),
+    "retry_shard": lambda job: job.ask(RetryShard(3)),
+    "skip_shard": lambda job: job.ask(SkipShard(3)),
+    "adjust_batches": lambda job: job.ask(SetBatches({"worker-0": 8})),
+    "finish": lambda job: job.ask(Finish()),
     "stop": lambda job: job.stop(),
 }
 
@@ -70,7 +84,7 @@ def test_no_command_of_a_handle_gets_past_the_service(job, audit, name):
 
 def test_the_audit_has_the_plans_and_the_prediction_of_a_proposal(job, audit):
     proposal = job.snapshot().open_proposal
-    decision = job.accept(why="worth it")
+    decision = job.decide(Accept("", why="worth it"))
     done = [*audit.rows()][-1].row
     chosen = proposal.candidate
     assert (done.plan_before, done.plan_after) == (str(job.snapshot().target), str(chosen.plan))
@@ -88,7 +102,7 @@ def test_the_audit_has_the_plans_and_the_prediction_of_a_proposal(job, audit):
 def test_a_job_whose_master_does_not_answer_is_refused_by_it_and_not_by_the_audit(job, audit):
     job.link.reachable = False
     with pytest.raises(BackendError, match="does not answer"):
-        job.accept()
+        job.decide(Accept(""))
     with pytest.raises(BackendError, match="ada may not stop"):
         job.stop()
     assert [row.row.stage for row in audit.rows()] == [Stage.ASKED, Stage.FAILED]
@@ -118,7 +132,7 @@ def with_mitigation(job, *, proposals=()):
 
 
 def test_an_ordered_action_stands_in_the_audit_by_its_words_and_changes_no_plan(job, audit):
-    decision = job.mitigate(RESTART, why="it is slow", seen="d0")
+    decision = job.decide(ordered(RESTART, why="it is slow"), seen="d0")
     done = rows_of(audit)[-1]
     assert (done.action, done.mitigation, done.answer, done.why) == (
         Action.MITIGATE, "restart worker-1", decision.id, "it is slow",
@@ -142,29 +156,29 @@ def test_an_open_action_is_answered_by_its_id_or_as_the_only_one_that_waits(job,
 def test_where_a_proposal_and_an_action_wait_an_answer_must_name_one(job):
     proposals = job.snapshot().proposals
     with pytest.raises(InvalidValueError, match=r"p2 \(.+\) and m1 \(restart worker-1\); name one of them"):
-        with_mitigation(job, proposals=proposals).accept()
+        with_mitigation(job, proposals=proposals).decide(Accept(""))
     assert job.link.asked == []
-    assert job.accept("m1").proposal == "m1"
-    assert job.accept().proposal == "p2", "the only one that waits now"
+    assert job.decide(Accept("m1")).proposal == "m1"
+    assert job.decide(Accept("")).proposal == "p2", "the only one that waits now"
 
 
 def test_an_answer_without_an_id_is_refused_where_nothing_waits(job):
     job.link.state = snapshot(proposals=(), mitigations=(mitigation(status=ProposalStatus.APPLIED),))
     with pytest.raises(NotFoundError, match="no open proposal"):
-        job.accept()
+        job.decide(Accept(""))
 
 
 def test_an_action_that_is_no_longer_open_is_stale(job, audit):
     job.link.state = snapshot(mitigations=(mitigation(status=ProposalStatus.EXPIRED),))
     with pytest.raises(StaleDecisionError, match="m1 is no longer open"):
-        job.accept("m1")
+        job.decide(Accept("m1"))
     assert rows_of(audit)[-1].stage is Stage.REFUSED
 
 
 def test_an_action_is_undone_as_any_change_is(job, audit):
     sizes = AdjustBatches((("worker-0", 96), ("worker-1", 32)))
-    made = job.mitigate(sizes)
-    job.undo(made.id)
+    made = job.decide(ordered(sizes))
+    job.decide(Undo(made.id))
     done = rows_of(audit)[-1]
     assert (done.action, done.subject, done.stage) == (Action.UNDO, made.id, Stage.DONE)
     assert done.mitigation == sizes.words
@@ -174,13 +188,13 @@ def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audi
     nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
     handle = JobHandle("quick-start", Master(b.snapshot(nodes=nodes)), user="ada")
     by_cost = CommandService(lambda: audit, lambda: 5.0, rules=Rules(over_cost_per_hour=0.0))
-    assert handle.through(Entry.DASHBOARD, by_cost).mitigate(RESTART).id == "d2"
+    assert handle.through(Entry.DASHBOARD, by_cost).decide(ordered(RESTART)).id == "d2"
     requests = RequestStore(f"sqlite:///{tmp_path / 'team.db'}")
     rules = Rules(actions=frozenset({Action.MITIGATE}))
     by_action = CommandService(lambda: audit, lambda: 5.0, requests=requests, rules=rules)
     first = handle.through(Entry.DASHBOARD, by_action)
     with pytest.raises(SecondPersonError, match="mitigate restart worker-1 of job quick-start waits as r1"):
-        first.mitigate(RESTART, why="it is slow")
+        first.decide(ordered(RESTART, why="it is slow"))
     (request,) = requests.open(5.0)
     bob = Person("bob", grants=(Grant(AccessRole.OPERATOR),))
     made = first.asked_by(Asker(bob, Entry.APPROVE)).approve(request)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.jobs import builders as b
 
+from dlrover_nb.core.commands.requests import SIZES
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions.commands import Action
@@ -17,20 +18,24 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.dashboard.forms.act import (
     FORM_ACTIONS,
     MOST_REASON,
-    PLAN_FIELDS,
     answered_words,
     back_to,
-    command_of,
+    key_of,
+    request_of,
 )
 
 BASE = {"cluster": "a", "job": "ads", "reason": " it is slow ", "key": "k1", "version": "d3"}
+
+
+def command_of(form, *, now=None):
+    return request_of(form).command(form["job"], now, seen=form.get("version", ""), key=key_of(form))
 
 
 def planm(plan: ResourcePlan) -> dict[str, str]:
     sizes = (
         plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu, plan.worker.memory_mib, plan.ps.memory_mib,
     )  # fmt: skip
-    return dict(zip(PLAN_FIELDS, map(str, sizes), strict=True))
+    return dict(zip(SIZES, map(str, sizes), strict=True))
 
 
 plans = st.builds(
@@ -73,8 +78,8 @@ def test_who_asks_is_never_taken_from_a_form():
 
 def test_a_mode_a_shard_an_end_and_a_stop_become_their_commands():
     assert command_of(BASE | {"action": "mode", "mode": "auto"}).decision.mode is Mode.AUTO
-    assert command_of(BASE | {"action": "budget", "budget": "40.5"}).decision.budget_total == 40.5
-    assert command_of(BASE | {"action": "budget", "budget": ""}).decision.budget_total is None
+    assert command_of(BASE | {"action": "budget", "budget_total": "40.5"}).decision.budget_total == 40.5
+    assert command_of(BASE | {"action": "budget", "budget_total": ""}).decision.budget_total is None
     assert command_of(BASE | {"action": "retry shard", "shard": "7"}).shard.shard == 7
     assert command_of(BASE | {"action": "skip shard", "shard": "7"}).action is Action.SKIP_SHARD
     assert command_of(BASE | {"action": "finish"}).finish.why == "it is slow"
@@ -132,10 +137,10 @@ def test_an_action_that_the_job_cannot_have_is_refused_with_what_it_has(fields, 
         ({"action": "delete"}, "action must be one of"),
         ({"action": ""}, "action must be one of"),
         ({"action": "accept"}, "proposal must be given"),
-        ({"action": "scale", "worker": "many"}, "worker must be a whole number, got 'many'"),
-        ({"action": "scale", "worker": "1", "worker_cpu": "fast"}, "worker_cpu must be a number"),
+        ({"action": "scale", "workers": "many"}, "workers must be a whole number, got 'many'"),
+        ({"action": "scale", "workers": "1", "worker_cpu": "fast"}, "worker_cpu must be a number"),
         ({"action": "mode", "mode": "wild"}, "mode must be one of manual, suggest, auto"),
-        ({"action": "budget", "budget": "lots"}, "budget must be a number, got 'lots'"),
+        ({"action": "budget", "budget_total": "lots"}, "budget_total must be a number, got 'lots'"),
         ({"action": "stop", "job": " "}, "job must be given"),
         ({"action": "stop", "key": "k" * 65}, "key must have at most 64 letters"),
         ({"action": "stop", "reason": "x" * (MOST_REASON + 1)}, "reason must have at most"),
@@ -146,7 +151,7 @@ def test_a_wrong_field_is_named_with_what_was_expected_and_got(wrong, said):
         command_of(BASE | wrong)
 
 
-@given(st.dictionaries(st.sampled_from(["action", "job", "proposal", "mode", "shard", "key", *PLAN_FIELDS]),
+@given(st.dictionaries(st.sampled_from(["action", "job", "proposal", "mode", "shard", "key", *SIZES]),
                        st.one_of(st.text(st.characters(max_codepoint=0x2ff), max_size=70), st.sampled_from([str(a) for a in FORM_ACTIONS]))))  # fmt: skip
 def test_no_form_whatever_it_holds_does_anything_but_become_a_command_or_a_refusal(form):
     try:

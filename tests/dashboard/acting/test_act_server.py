@@ -13,9 +13,9 @@ from support.dashboard.dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName
 from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
 from support.jobs import builders as b
 
+from dlrover_nb.core.commands.requests import SIZES
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
-from dlrover_nb.dashboard.forms.act import PLAN_FIELDS
 from dlrover_nb.dashboard.forms.flash import take_flash
 
 HOSTILE = "<script>alert('x')</script>"
@@ -141,7 +141,7 @@ def test_of_two_operators_at_once_one_wins_and_the_other_is_told_who(server, tea
 
 
 def test_an_override_needs_all_sizes_and_sends_them(server, team, master):
-    sizes = dict(zip(PLAN_FIELDS, ("3", "1", "0.5", "0.5", "1024", "512"), strict=True))
+    sizes = dict(zip(SIZES, ("3", "1", "0.5", "0.5", "1024", "512"), strict=True))
     answer = send(server, OPERATOR, action="override", proposal="p2", **sizes)
     assert "is done" in told(team, OPERATOR, answer)
     assert master.asked[0].plan == b.plan(3, 1, 0.5, 0.5)

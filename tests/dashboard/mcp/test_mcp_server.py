@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from support.dashboard.team_clusters import MastersCluster, master_of, simulated_cluster, submitted
 from support.jobs import builders as b
+from support.jobs.orders import ordered
 from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.requests import Accept, RetryShard, Scale, SetMode
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
 from dlrover_nb.core.commands.service import CommandService
+from dlrover_nb.core.commands.table import DECISIONS
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.history.stores.requests import RequestStore
@@ -29,13 +32,13 @@ from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import FinishChoice
 from dlrover_nb.core.why import Question
-from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, changed, only_read
+from dlrover_nb.dashboard.agent_tools import MOST_WAITING, AgentTools, only_read
 from dlrover_nb.dashboard.mcp_server import server_of
 
 READING = {
     "list_jobs", "job_status", "plans", "stragglers", "explain", "what_if", "logs", "history", "scoreboard", "audit",
 }  # fmt: skip
-PROPOSING = {"propose", "propose_action"}
+PROPOSING = {f"propose_{request.action}" for request in DECISIONS}
 NOW_S = SystemClock().now_s
 
 
@@ -93,7 +96,8 @@ def test_only_these_tools_exist_and_each_says_whether_it_reads(tools):
     for tool in listed:
         assert tool.annotations.read_only_hint == (tool.name in READING)
         assert tool.annotations.destructive_hint is False
-        assert not {"apply", "accept", "stop", "delete"} & set(tool.name.split("_"))
+        verb = tool.name.partition("_")[0]
+        assert verb == "propose" or not {"apply", "accept", "stop", "delete"} & set(tool.name.split("_"))
 
 
 def calls_of(proposal):
@@ -120,10 +124,16 @@ def calls_of(proposal):
         ("history", {}),
         ("scoreboard", {}),
         ("audit", {"job": "ads-ctr", "rows": 10}),
-        ("propose", {"job": "ads-ctr", "why": "twice as fast", "proposal": proposal}),
-        ("propose", {"job": "ads-ctr", "why": "twice as fast", **sizes}),
+        ("propose_accept", {"job": "ads-ctr", "why": "twice as fast", "proposal": proposal}),
+        ("propose_reject", {"job": "ads-ctr", "why": "the queue is long", "proposal": proposal}),
+        ("propose_override", {"job": "ads-ctr", "why": "cheaper", "proposal": proposal, **sizes}),
+        ("propose_scale", {"job": "ads-ctr", "why": "twice as fast", **sizes}),
+        ("propose_undo", {"job": "ads-ctr", "why": "it got slower", "decision": "d1", "cancels": True}),
+        ("propose_mode", {"job": "ads-ctr", "why": "it knows by now", "mode": "auto"}),
+        ("propose_pin", {"job": "ads-ctr", "why": "its tables grow", "clear": True, **sizes}),
+        ("propose_budget", {"job": "ads-ctr", "why": "two more passes", "budget_total": 40.0}),
         *(
-            ("propose_action", {"job": "ads-ctr", "why": "it is slow", **action})
+            ("propose_mitigate", {"job": "ads-ctr", "why": "it is slow", **action})
             for action in (
                 {"restart": "worker-1"},
                 {"move": "ps-1"},
@@ -191,13 +201,13 @@ def test_the_jobs_of_tools_refuse_every_command(job):
     before = state(job)
     plan = job.snapshot().target
     for attempt in (
-        lambda: held.accept("p1"),
-        lambda: held.scale(plan),
-        lambda: held.set_mode(Mode.AUTO),
-        lambda: held.mitigate(BackupWorkers(1)),
+        lambda: held.decide(Accept("p1")),
+        lambda: held.decide(Scale.to(plan)),
+        lambda: held.decide(SetMode(Mode.AUTO)),
+        lambda: held.decide(ordered(BackupWorkers(1))),
         held.finish,
         held.stop,
-        lambda: held.retry_shard(1),
+        lambda: held.ask(RetryShard(1)),
         lambda: held.link.choose(FinishChoice("", "")),
         lambda: held.link.stop("ada", ""),
     ):
@@ -219,18 +229,18 @@ def test_a_mistake_is_told_in_words_and_is_no_crash(tools):
     _, answers = asked(
         server_of(tools),
         ("job_status", {"job": "mars"}),
-        ("propose", {"job": "ads-ctr", "why": "x"}),
-        ("propose", {"job": "ads-ctr", "why": " ", "workers": 2}),
+        ("propose_scale", {"job": "ads-ctr", "why": "x"}),
+        ("propose_scale", {"job": "ads-ctr", "why": " ", "workers": 2}),
         ("what_if", {"job": "ads-ctr", "workers": 0}),
     )
     assert all(each.is_error for each in answers)
     assert "no job 'mars'" in answers[0].content[0].text
-    assert "either the id" in answers[1].content[0].text
+    assert "nothing to change" in answers[1].content[0].text
     assert "must say why" in answers[2].content[0].text
 
 
 def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
-    made = told(tools, "propose", job="ads-ctr", why="it is cheap now", workers=2)
+    made = told(tools, "propose_scale", job="ads-ctr", why="it is cheap now", workers=2)
     request = RequestStore(url).find(made["request"])
     assert (request.entry, request.first) == (Entry.AGENT, "ada")
     assert request.command.decision.seen == job.snapshot().version
@@ -246,14 +256,14 @@ def test_what_is_proposed_waits_for_a_person_and_is_on_record(tools, job, url):
 def test_what_the_job_would_refuse_is_refused_to_an_agent_as_to_a_person(tools, job, url):
     waiting = [each.id for each in RequestStore(url).open(NOW_S())]
     with pytest.raises(DlroverError) as refused:
-        job.scale(changed(job.snapshot().target, {"workers": 3000}))
+        job.decide(Scale(workers=3000))
     with pytest.raises(DlroverError) as unchanged:
-        job.scale(job.snapshot().target)
+        job.decide(Scale.to(job.snapshot().target))
     _, (too_many, same, unknown) = asked(
         server_of(tools),
-        ("propose", {"job": "ads-ctr", "why": "more", "workers": 3000}),
-        ("propose", {"job": "ads-ctr", "why": "more", "workers": job.snapshot().target.worker.count}),
-        ("propose", {"job": "ads-ctr", "why": "more", "proposal": "p999"}),
+        ("propose_scale", {"job": "ads-ctr", "why": "more", "workers": 3000}),
+        ("propose_scale", {"job": "ads-ctr", "why": "more", "workers": job.snapshot().target.worker.count}),
+        ("propose_accept", {"job": "ads-ctr", "why": "more", "proposal": "p999"}),
     )
     assert str(refused.value) in too_many.content[0].text
     assert str(unchanged.value) in same.content[0].text
@@ -285,9 +295,9 @@ def test_an_agent_reads_who_is_slow_and_what_waits_against_that(slow):
 
 def test_an_action_that_an_agent_proposes_waits_for_a_person(slow, url):
     tools, master, cluster = slow
-    made = told(tools, "propose_action", job="ads", why="its machine is busy", restart="worker-1")
+    made = told(tools, "propose_mitigate", job="ads", why="its machine is busy", restart="worker-1")
     assert made["asks_for"] == "mitigate restart worker-1"
-    accepted = told(tools, "propose", job="ads", why="it is slow", proposal="m1")
+    accepted = told(tools, "propose_accept", job="ads", why="it is slow", proposal="m1")
     assert accepted["asks_for"] == "accept m1"
     assert not master.asked, "nothing is done yet"
     requests = RequestStore(url)
@@ -302,9 +312,9 @@ def test_a_mistake_about_an_action_is_told_in_words(slow):
     tools, _, _ = slow
     _, answers = asked(
         server_of(tools),
-        ("propose_action", {"job": "ads", "why": "x"}),
-        ("propose_action", {"job": "ads", "why": "x", "restart": "worker-9"}),
-        ("propose_action", {"job": "ads", "why": " ", "backup": 1}),
+        ("propose_mitigate", {"job": "ads", "why": "x"}),
+        ("propose_mitigate", {"job": "ads", "why": "x", "restart": "worker-9"}),
+        ("propose_mitigate", {"job": "ads", "why": " ", "backup": 1}),
     )
     assert all(each.is_error for each in answers)
     assert "give exactly one" in answers[0].content[0].text
@@ -321,9 +331,9 @@ def test_an_agent_cannot_flood_people_with_proposals(cluster, job, tmp_path):
         rules=NO_RULES,
     )
     for _ in range(MOST_WAITING):
-        own.propose("ads-ctr", "", {"workers": 2}, "again")
+        own.propose("ads-ctr", Scale(workers=2, why="again"))
     with pytest.raises(InvalidValueError, match="may wait"):
-        own.propose("ads-ctr", "", {"workers": 2}, "again")
+        own.propose("ads-ctr", Scale(workers=2, why="again"))
     own.close()
 
 

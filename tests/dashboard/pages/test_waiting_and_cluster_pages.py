@@ -93,8 +93,8 @@ def test_the_button_asks_for_the_plan_with_what_the_person_saw(address, team, co
     assert {name: given[name] for name in wanted} == wanted
     assert given["version"] == core.job("waiter").snapshot().version
     plan = ResourcePlan(
-        RolePlan(int(given["worker"]), float(given["worker_cpu"]), int(given["worker_memory"])),
-        RolePlan(int(given["ps"]), float(given["ps_cpu"]), int(given["ps_memory"])),
+        RolePlan(int(given["workers"]), float(given["worker_cpu"]), int(given["worker_memory_mib"])),
+        RolePlan(int(given["ps"]), float(given["ps_cpu"]), int(given["ps_memory_mib"])),
     )
     assert plan_fields(plan).items() <= given.items()
     assert has_room(plan, core.capacity(), BOUNDS)

@@ -10,6 +10,7 @@ from kubernetes.client.exceptions import ApiException
 from support.kubernetes.jobs_in_pods import PLAN, SMALL, assert_exact, ended, job
 from support.waiting import LIMIT_S, until
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.resources import RolePlan
@@ -44,14 +45,14 @@ def test_a_job_outlives_the_loss_of_its_secret_and_its_rights_with_exact_rows(pl
     with pytest.raises(InvalidValueError, match=f"job {name} runs"):
         again.delete(name)
     three = replace(PLAN, worker=RolePlan(3, 0.3, 512))
-    handle.scale(three, why="its pods need the Secret")
+    handle.decide(Scale.to(three, why="its pods need the Secret"))
     until(lambda: is_there(core.read_namespaced_secret, f"{name}-job", space), what="the Secret")
     runs(handle, three)
 
     binding = rbac.read_namespaced_role_binding(f"{name}-master", space)
     rbac.delete_namespaced_role_binding(f"{name}-master", space)
     two = replace(PLAN, worker=RolePlan(2, 0.3, 512))
-    handle.scale(two, why="its pods may not be changed now")
+    handle.decide(Scale.to(two, why="its pods may not be changed now"))
     until(lambda: "may not" in handle.snapshot().message, what="the missing right in the status")
     before = handle.snapshot()
     assert "restore the Role and the RoleBinding robbed-master" in before.message

@@ -8,6 +8,7 @@ import pytest
 from support.kubernetes.jobs_in_pods import FOREVER, PLAN, SMALL, assert_exact, job, names_of, trained
 from support.waiting import LIMIT_S, until
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
@@ -124,6 +125,6 @@ def test_training_goes_on_while_the_api_server_is_away(place, api_away, shared_s
     after = trained(handle, n_sample)
     assert names_of(after) == names_of(before)
     more = replace(PLAN, worker=RolePlan(3, 0.4, 512))
-    handle.scale(more, why="control is back")
+    handle.decide(Scale.to(more, why="control is back"))
     until(lambda: handle.snapshot().running == more, what="a third worker")
     handle.stop()

@@ -8,6 +8,7 @@ import pytest
 from support.kubernetes.jobs_in_pods import FOREVER, assert_exact, job, names_of, trained
 from support.waiting import LIMIT_S, until
 
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -66,7 +67,7 @@ def test_a_restart_of_the_ps_goes_through_the_memory_of_those_that_stay(place_wi
     handle = place.cluster.submit(job("moved", plan=first, n_epoch=FOREVER, migration=Migration.RESTART))
     before = trained(handle, 10_000)
     larger = ResourcePlan(first.worker, RolePlan(2, 0.25, 320))
-    handle.scale(larger)
+    handle.decide(Scale.to(larger))
     until(lambda: handle.snapshot().running == larger, what="the other plan")
     assert handle.snapshot().train.n_sample_done >= before.train.n_sample_done
     assert "kept the copy of ps-0" in story(handle)

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from dlrover_nb.core.codec import from_json
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
@@ -20,6 +21,7 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from support.jobs.orders import ordered
 from support.waiting import until
 
 # Meets the others of torch.distributed, and reduces until it is told to end.
@@ -265,7 +267,7 @@ class ProgramsConformance:
         assert all(each["cluster"] == all_told[0]["cluster"] for each in all_told)
         until(lambda: handle.snapshot().train.n_sample_done > 100, what="steps in the log")
 
-        handle.scale(plan_of(1))
+        handle.decide(Scale.to(plan_of(1)))
         trains(handle, 1)
         until(lambda: "saved before the end" in texts(handle, "worker-1"), what="the last line")
         handle.stop(why="enough")
@@ -307,7 +309,7 @@ class ProgramsConformance:
         handle = submitted("grows", torch_job(tmp_path), n_worker=1)
         trains(handle, 1)
         for n_worker in (2, 1):
-            handle.scale(plan_of(n_worker))
+            handle.decide(Scale.to(plan_of(n_worker)))
             trains(handle, n_worker)
             words = f"of {n_worker} in {Path.cwd()} by ada own"
             until(lambda words=words: words in texts(handle, "worker-0"), what=words)
@@ -320,7 +322,7 @@ class ProgramsConformance:
         handle = submitted("sized", torch_job(tmp_path))
         before = {node.id for node in trains(handle, 2).nodes}
         wanted = ResourcePlan(RolePlan(2, 0.75, 640), RolePlan(1, 0.25, 512))
-        handle.scale(wanted)
+        handle.decide(Scale.to(wanted))
         now = until(lambda: (now := handle.snapshot()).running == wanted and now, what="the other size")
         sizes = {node.id: (node.cpu, node.memory_mib) for node in now.nodes if str(node.role) == "worker"}
         assert list(sizes.values()) == [(0.75, 640)] * 2
@@ -330,9 +332,9 @@ class ProgramsConformance:
             config = from_json(path.read_bytes(), NodeConfig)
             assert (config.cpu, config.memory_mib) == size
         with pytest.raises(InvalidValueError, match=r"1 ps, the store where its workers meet, got 2"):
-            handle.scale(replace(wanted, ps=RolePlan(2, 0.25, 512)))
+            handle.decide(Scale.to(replace(wanted, ps=RolePlan(2, 0.25, 512))))
 
-        handle.mitigate(AdjustBatches(tuple((node, 4) for node in sizes)))
+        handle.decide(ordered(AdjustBatches(tuple((node, 4) for node in sizes))))
         refused = until(
             lambda: (m := handle.snapshot().mitigations) and m[-1].note and m[-1], what="an answer"
         )

@@ -16,6 +16,7 @@ from support.driver.real_job import Job, plan, succeeded
 
 from dlrover_nb.core.basics import numerics
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.commands.requests import Scale, SetBatches
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
@@ -125,8 +126,8 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable
     job.until(lambda now: now.running and now.train.n_sample_done > 50)
     handle = JobHandle("real", job.driver, user="ada")
     with pytest.raises(InvalidValueError, match="worker-7"):
-        handle.adjust_batches({"worker-7": 256})
-    handle.adjust_batches({"worker-0": 5, "worker-1": 15}, why="one is slower")
+        handle.ask(SetBatches({"worker-7": 256}))
+    handle.ask(SetBatches({"worker-0": 5, "worker-1": 15}, why="one is slower"))
     killed = job.lose(Role.WORKER)
     played_to_its_end(job, exactly_once=False)
     assert job.story_has("ada sets batch sizes: worker-0 5, worker-1 15: one is slower")
@@ -140,9 +141,9 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(play: Callable[
     possible, impossible = handle.weigh(plan(2, 2), plan(9, 2))
     assert possible.refusal == ""
     with pytest.raises(CapacityError) as told:
-        handle.scale(plan(9, 2))
+        handle.decide(Scale.to(plan(9, 2)))
     assert str(told.value) == impossible.refusal
-    handle.scale(plan(2, 2), why="to be quicker")
+    handle.decide(Scale.to(plan(2, 2), why="to be quicker"))
     assert "being applied already" in handle.weigh(plan(2, 2))[0].refusal
     n_turn = job.n_turn
     assert "being applied already" in handle.weigh(plan(2, 2))[0].refusal

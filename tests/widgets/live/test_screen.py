@@ -8,6 +8,7 @@ from bokeh.models import Button, Select
 from panel.config import _cleanup_panel
 from support.jobs import builders as b
 from support.jobs.masters import Master
+from support.jobs.orders import ordered
 from support.waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
@@ -508,7 +509,7 @@ def test_an_action_of_a_stale_view_or_of_an_ended_job_cannot_be_answered(master,
 
 
 def test_undo_of_an_action_says_what_it_does(master, view, screen):
-    view.view_model._handle.mitigate(BackupWorkers(1))
+    view.view_model._handle.decide(ordered(BackupWorkers(1)))
     redraw(view, screen)
     assert screen.buttons.undo.label == "Undo d2"
     assert "Undo d2 (mitigate go on without the 1 slowest worker" in screen.buttons._undone.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
@@ -86,14 +87,14 @@ class Pins:
     def __post_init__(self) -> None:
         for name in ("workers", "ps"):
             if getattr(self, name) is not None:
-                _check.at_least(f"pinned {name}", getattr(self, name), 1)
+                _check.at_least(name, getattr(self, name), 1, hint="a job needs at least 1")
         for name in ("worker_cpu", "ps_cpu"):
             if getattr(self, name) is not None:
-                _check.above_zero(f"pinned {name}", getattr(self, name))
+                _check.above_zero(name, getattr(self, name))
                 object.__setattr__(self, name, round(max(getattr(self, name), CPU_STEP), 2))
         for name in ("worker_memory_mib", "ps_memory_mib"):
             if getattr(self, name) is not None:
-                _check.at_least(f"pinned {name}", getattr(self, name), 64)
+                _check.at_least(name, getattr(self, name), 64)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in self.__slots__)
@@ -101,6 +102,12 @@ class Pins:
     def __str__(self) -> str:
         fixed = ((name, getattr(self, name)) for name in self.__slots__)
         return ", ".join(f"{name} = {value:g}" for name, value in fixed if value is not None) or "nothing"
+
+    @classmethod
+    def of(cls, plan: ResourcePlan) -> Self:
+        """Return all parts of a plan."""
+        w, p = plan.worker, plan.ps
+        return cls(w.count, p.count, w.cpu, p.cpu, w.memory_mib, p.memory_mib)
 
     def allows(self, plan: ResourcePlan) -> bool:
         """Whether a plan satisfies every pin."""

@@ -10,6 +10,7 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.parts import NODE_LABEL
 from dlrover_nb.core.master.external.launch.pod_script import BEGINS
@@ -189,7 +190,7 @@ def test_tensorflow_programs_find_each_other_report_and_are_scaled(submit, tmp_p
     assert sorted(config["task"]["type"] for config in configs) == ["chief", "ps", "worker"]
     assert len({str(config["cluster"]) for config in configs}) == 1
 
-    job.handle.scale(plan(3), why="more")
+    job.handle.decide(Scale.to(plan(3), why="more"))
     job.until(is_training(plan(3)))
     until(lambda: len(job.configs("worker-0")[-1]["cluster"]["worker"]) == 2, what=job.words)
     (tmp_path / "seen").touch()
@@ -226,7 +227,7 @@ def test_torch_programs_go_on_without_a_lost_worker_and_is_scaled(submit):
 
     job.delete("dlrover-nb/node=worker-1")
     job.until(lambda now: is_training(first)(now) and "worker-2" in [n.id for n in now.nodes])
-    job.handle.scale(plan(3, **torch))
+    job.handle.decide(Scale.to(plan(3, **torch)))
     job.until(lambda _: any("of 3 workers" in text for text in job.words("worker-0")))
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message

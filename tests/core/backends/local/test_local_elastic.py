@@ -13,10 +13,12 @@ import sys
 import psutil
 import pytest
 import torch
+from support.jobs.orders import ordered
 from support.waiting import until
 
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.client.trained_model import load_model
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.models import metrics
@@ -116,7 +118,7 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     handle = local.submit(spec)
     world(handle, 2)
     before = programs_of(handle)
-    handle.scale(plan(3))
+    handle.decide(Scale.to(plan(3)))
     world(handle, 3)
     there = programs_of(handle)
     assert {node: there[node].pid for node in before} == {node: each.pid for node, each in before.items()}
@@ -130,7 +132,7 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
     os.kill(master.pid, signal.SIGKILL)
     until(lambda: not master.is_alive, what="the end of the master")
     world(handle, 3)
-    handle.scale(plan(2))
+    handle.decide(Scale.to(plan(2)))
     world(handle, 2)
 
     def is_there_without(pids):
@@ -166,15 +168,15 @@ def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(loc
 
     def is_ordered():
         with contextlib.suppress(NotFoundError):  # until both have reported under the plan
-            return handle.mitigate(AdjustBatches((("worker-0", 12), ("worker-1", 4))))
+            return handle.decide(ordered(AdjustBatches((("worker-0", 12), ("worker-1", 4)))))
 
     until(is_ordered, what="other batches")
     closed = until(lambda: (m := handle.snapshot().mitigations) and m[-1].closed_at_s and m[-1], what="it")
     assert closed.status is ProposalStatus.APPLIED, closed.note
     larger = ResourcePlan(RolePlan(2, 0.75, 1024), RolePlan(1, 0.25, 512))
     with pytest.raises(InvalidValueError, match=r"keeps 0\.25 cpu and 512 MiB while they train"):
-        handle.scale(ResourcePlan(larger.worker, RolePlan(1, 0.5, 512)))
-    handle.scale(larger)
+        handle.decide(Scale.to(ResourcePlan(larger.worker, RolePlan(1, 0.5, 512))))
+    handle.decide(Scale.to(larger))
     fewest = 2
 
     def reached():

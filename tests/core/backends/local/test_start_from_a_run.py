@@ -11,6 +11,7 @@ import pytest
 from support.driver.noted_rows import N_TRAIN, Numbered, noting_model, rows_in
 from support.waiting import until
 
+from dlrover_nb.core.commands.requests import Finish
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
@@ -98,7 +99,7 @@ def test_its_parameters_go_on_for_other_ps_and_for_those_that_replace_them(local
     from_there = "continuing from the checkpoint that the job began from"
     until(lambda: from_there in str(handle.snapshot().story), what="the roll-back")
     until(lambda: handle.snapshot().train.n_sample_done > 200, what="training again")
-    handle.finish()
+    handle.ask(Finish())
     end = end_of(handle)
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.evaluation.log_loss == pytest.approx(before.log_loss, abs=1e-5)

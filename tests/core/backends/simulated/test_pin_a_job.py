@@ -7,6 +7,7 @@ import pytest
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
+from dlrover_nb.core.commands.requests import Pin
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.simulator import (
     CALM,
@@ -44,23 +45,23 @@ def handle():
 
 def test_pins_are_taken_shown_and_freed_again(handle):
     pins = Pins(worker_memory_mib=24_576)
-    decision = handle.pin(pins, why="the tables need it")
+    decision = handle.decide(Pin(worker_memory_mib=24_576, why="the tables need it"))
     assert (decision.verdict, decision.pins, decision.why) == (Verdict.PIN, pins, "the tables need it")
     assert decision.id
-    handle.pin(Pins())
+    handle.decide(Pin(clear=True))
     assert [d.pins for d in handle.snapshot().decisions] == [pins, Pins()]
     assert not handle.snapshot().pins
 
 
 def test_pins_that_cannot_be_are_refused_to_the_user(handle):
     with pytest.raises(CapacityError, match="must fit on the machines"):
-        handle.pin(Pins(worker_memory_mib=100_000))
+        handle.decide(Pin(worker_memory_mib=100_000))
     with pytest.raises(InvalidValueError, match="already has pinned"):
-        handle.pin(Pins())
+        handle.decide(Pin(clear=True))
     assert handle.snapshot().decisions == ()
 
 
 def test_pins_of_a_job_that_has_ended_are_refused(handle):
     handle.stop(why="done")
     with pytest.raises(StaleDecisionError, match="nothing to decide"):
-        handle.pin(Pins(ps=1))
+        handle.decide(Pin(ps=1))

@@ -13,6 +13,7 @@ from support.waiting import LIMIT_S
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.client.until import Until
+from dlrover_nb.core.commands.requests import Accept, Finish, Scale, SetMode, Undo
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import (
@@ -117,10 +118,10 @@ def test_many_readers_see_one_job_move_forward_only(cluster):
 def test_an_accepted_proposal_is_applied_and_a_second_answer_to_it_is_stale(cluster):
     handle = cluster.add(job())
     proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
-    decision = handle.accept(proposal.id, why="try it")
+    decision = handle.decide(Accept(proposal.id, why="try it"))
     assert decision.id == "d1"
     with pytest.raises(StaleDecisionError):
-        handle.accept(proposal.id)
+        handle.decide(Accept(proposal.id))
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
 
 
@@ -133,29 +134,29 @@ def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster
     assert wanted.candidate.prediction.samples_per_s > same.candidate.prediction.samples_per_s
     assert "already runs" in same.refusal
     with pytest.raises(CapacityError, match="must fit on the machines") as told:
-        handle.scale(huge)
+        handle.decide(Scale.to(huge))
     assert str(told.value) == refused.refusal
     explained = handle.explain(proposal.id)
     assert (explained.proposal, explained.plan) == (proposal.id, proposal.candidate.plan)
     with pytest.raises(NotFoundError):
         handle.explain("p99")
-    handle.scale(proposal.candidate.plan)  # what was known before it does not count any more
+    handle.decide(Scale.to(proposal.candidate.plan))  # what was known before it does not count any more
     assert handle.weigh(proposal.candidate.plan)[0].refusal
 
 
 def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     handle = cluster.add(job())
     with pytest.raises(NotFoundError, match="nothing to undo"):
-        handle.undo()
+        handle.decide(Undo(""))
     proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
-    accepted = handle.accept(proposal.id)
+    accepted = handle.decide(Accept(proposal.id))
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
-    handle.set_mode(Mode.MANUAL)
+    handle.decide(SetMode(Mode.MANUAL))
     with pytest.raises(StaleDecisionError, match=r"since then came d2 \(mode manual by"):
-        handle.undo(accepted.id)
-    handle.undo("d2")
+        handle.decide(Undo(accepted.id))
+    handle.decide(Undo("d2"))
     assert handle.snapshot().mode is Mode.SUGGEST
-    assert handle.undo(why="manual after all").undoes == "d3"
+    assert handle.decide(Undo("", why="manual after all")).undoes == "d3"
     assert handle.snapshot().mode is Mode.MANUAL
 
 
@@ -180,7 +181,7 @@ def test_two_users_who_answer_at_once_are_told_apart(cluster):
 
     def answer() -> None:
         try:
-            handle.accept(proposal.id)
+            handle.decide(Accept(proposal.id))
             outcomes.append("taken")
         except StaleDecisionError:
             outcomes.append("stale")
@@ -205,14 +206,14 @@ def test_an_applied_change_is_waited_for_until_it_is_measured_and_then_the_job_i
     handle = cluster.add(job(n_sample=10**13, mode=Mode.MANUAL))
     until("training", lambda: handle.snapshot().running)
     assert handle.wait(LIMIT_S, until=Until.OUTCOME).outcomes == ()  # nothing was changed
-    decision = handle.scale(replace(PLAN, worker=replace(PLAN.worker, count=2)))
+    decision = handle.decide(Scale.to(replace(PLAN, worker=replace(PLAN.worker, count=2))))
     measured = handle.wait(LIMIT_S, until=Until.OUTCOME)
     assert [outcome.decision for outcome in measured.outcomes] == [decision.id]
-    handle.finish(why="good enough")
+    handle.ask(Finish(why="good enough"))
     end = handle.wait(LIMIT_S)
     assert (end.phase, end.message.split(":")[1]) == (JobPhase.SUCCEEDED, " good enough")
     with pytest.raises(StaleDecisionError, match="nothing left to finish"):
-        handle.finish()
+        handle.ask(Finish())
 
 
 def test_a_stopped_job_stays_stopped_and_its_name_is_taken(cluster):
@@ -246,7 +247,7 @@ def test_what_cannot_be_is_refused_with_the_reason(cluster):
     until("training", lambda: cluster.job("ads").snapshot().running is not None)
     huge = ResourcePlan(worker=RolePlan(1, 17.0, 2048), ps=PLAN.ps)
     with pytest.raises(CapacityError):
-        cluster.job("ads").scale(huge)
+        cluster.job("ads").decide(Scale.to(huge))
 
 
 def test_after_the_end_every_call_says_so(cluster):

@@ -21,6 +21,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Pod
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.jobs import master_door
 from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
+from dlrover_nb.core.commands.requests import Accept, Finish
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD
@@ -132,9 +133,9 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
     with pytest.raises(
         Forbidden, match=r"vic may not create pods/proxy .*, which is the right to steer jobs"
     ):
-        clusters["vic"].job(NAME).accept()
+        clusters["vic"].job(NAME).decide(Accept(""))
     assert not served.asked
-    assert clusters["olga"].job(NAME).accept(why="good").by == "olga"
+    assert clusters["olga"].job(NAME).decide(Accept("", why="good")).by == "olga"
     assert len(served.asked) == 1
 
     for person in ("vic", "olga"):
@@ -144,7 +145,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
                 end()
     assert served.ended == ()
     ute = clusters["ute"].job(NAME)
-    ute.finish()
+    ute.ask(Finish())
     ute.link.stop("ute", "enough: \N{MULTIPLICATION SIGN} & ? +")
     assert served.ended == ("ute", "ute: enough: \N{MULTIPLICATION SIGN} & ? +")
 

@@ -13,6 +13,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, link_o
 from dlrover_nb.core.backends.kubernetes.jobs.master_door import MOST_URL_BYTES
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.commands.requests import Accept
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, MasterService
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import POD, SECRET
@@ -154,7 +155,7 @@ def test_who_may_send_all_but_reads_no_secret_is_refused_by_the_master(service, 
 def test_an_operator_with_the_secret_steers_and_cannot_end(service, served):
     api = Api(service, frozenset({"get", "create"}))
     link = link_of(api, api.job)
-    JobHandle("ads", link, user="ada").accept()
+    JobHandle("ads", link, user="ada").decide(Accept(""))
     assert len(served.asked) == 1
     with pytest.raises(Forbidden, match="vic may not delete pods/proxy"):
         link.stop("vic", "")

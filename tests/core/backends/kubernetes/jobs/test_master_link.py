@@ -33,6 +33,7 @@ from dlrover_nb.core.basics.waits import listening
 from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link.calls import CALLS, AskSnapshot
+from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.driver.calls.service import (
     ACCESS_HEADER,
     CALL_PATH,
@@ -198,7 +199,7 @@ def test_every_call_arrives_and_its_answer_comes_back(served, link):
     job = JobHandle("quick-start", link, user="ada")
     assert job.snapshot() == served.state
     assert job.series().node == builders.series().node
-    taken = job.accept(why="good")
+    taken = job.decide(Accept("", why="good"))
     assert (taken.by, taken.why, taken.id) == ("ada", "good", served.asked[0].id)
     plan = served.state.target
     assert [each.plan for each in job.weigh(plan, plan)] == [plan, plan]
@@ -216,7 +217,7 @@ def test_an_error_for_the_user_arrives_as_itself(served, link):
     with pytest.raises(InvalidValueError, match="lines must be >= 1, got 0"):
         link.logs(None, 0)
     with pytest.raises(StaleDecisionError, match="p9 is no longer open\n  t\\+299 superseded by p3"):
-        JobHandle("quick-start", link).accept("p9")
+        JobHandle("quick-start", link).decide(Accept("p9"))
 
 
 def test_an_error_of_the_masters_own_is_told_without_what_is_in_it(served, link, monkeypatch, caplog):
@@ -328,7 +329,7 @@ def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
 def test_a_replaced_master_is_found_again(served, way, link, naps):
     link.snapshot()
     way.pods = [pod("m-2")]
-    assert JobHandle("quick-start", link).accept().id == served.asked[0].id
+    assert JobHandle("quick-start", link).decide(Accept("")).id == served.asked[0].id
     assert not naps
     way.pods = [pod("m-2"), pod("m-3")]
     assert link.snapshot().spec.name == "quick-start"
@@ -465,7 +466,7 @@ def test_an_ended_job_shows_its_last_picture(way, link):
     assert [line.text for line in job.logs("worker-0")] == ["loss 0.1"]
     link.stop("ada", "")
     with pytest.raises(StaleDecisionError, match="has succeeded"):
-        job.scale(last.target)
+        job.decide(Scale.to(last.target))
 
 
 def test_a_picture_that_a_run_before_left_is_none_of_this_one(way, link):

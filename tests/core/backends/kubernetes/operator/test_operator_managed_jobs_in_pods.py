@@ -14,6 +14,7 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.client.api import NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
+from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, POD, ROLE, SCALE_PLAN
 from dlrover_nb.core.manifests.parts import NODE_LABEL
@@ -89,7 +90,7 @@ def test_a_job_is_submitted_followed_measured_scaled_and_ended_by_the_operator(a
     until(lambda _: [line.text for line in job.logs("worker-0", n_line=9)] == ["I am worker 0"])
     assert not api.list(POD, selector=NODE_LABEL).items, "no pods of our own"
 
-    job.scale(plan(2), why="more")
+    job.decide(Scale.to(plan(2), why="more"))
     until(lambda now: now.phase is JobPhase.RESCALING and operator.plans())
     (scale,) = operator.plans()
     assert scale["spec"]["replicaResourceSpecs"]["worker"]["replicas"] == 2

@@ -1,0 +1,129 @@
+"""An action against stragglers from what people write: names of nodes, sizes, factors.
+
+Every face takes the same seven words (`requests.Mitigate`), of which exactly one is given; cores and memory
+of one node may be given together, for they are one size. A node is looked up among those of the job, so that
+a wrong name is answered with the right ones before anything is asked of the job's master; whether the job can
+do it now, its master decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.structs.decisions.actions import (
+    AdjustBatches,
+    AdjustRates,
+    BackupWorkers,
+    KillRestart,
+    MoveBuckets,
+    SetSize,
+)
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.views.snapshot import NodePhase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlrover_nb.core.commands.requests import Mitigate
+    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
+
+MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
+WORDS = ("restart", "move", "batches", "backup", "rates", "cores", "memory")
+_SIZE = {"cores", "memory"}
+N = TypeVar("N", int, float)
+
+
+def action_of(request: Mitigate, snapshot: JobSnapshot) -> Action:
+    """Return the action that a request names, for a job.
+
+    Raises
+    ------
+    InvalidValueError
+        When not exactly one is given, a node is not there or has another role, a worker has no size, or a
+        number is larger than any that is meant.
+    """
+    given = [word for word in WORDS if getattr(request, word) is not None]
+    if len(given) != 1 and set(given) != _SIZE:
+        got = " and ".join(given) or "none"
+        raise InvalidValueError(f"an action must be one of {', '.join(WORDS)}, got {got}; give exactly one")
+    if request.restart is not None:
+        node = _node(snapshot, request.restart, "restart")
+        return KillRestart(node.id, node.role)
+    if request.move is not None:
+        return MoveBuckets(_node(snapshot, request.move, "move", Role.PS).id)
+    if request.batches is not None:
+        sizes = _of_workers(snapshot, request.batches, "batches", MOST_BATCH)
+        _check_all_named(snapshot, sizes)
+        return AdjustBatches(sizes)
+    if request.rates is not None:
+        return AdjustRates(_of_workers(snapshot, request.rates, "rates", MOST_FACTOR))
+    if request.backup is not None:
+        return BackupWorkers(request.backup)
+    return _size(request, snapshot)
+
+
+def _size(request: Mitigate, snapshot: JobSnapshot) -> SetSize:
+    cores = None if request.cores is None else _of_one(snapshot, request.cores, "cores")
+    memory = None if request.memory is None else _of_one(snapshot, request.memory, "memory")
+    node, *others = (each[0] for each in (cores, memory) if each is not None)
+    if any(other.id != node.id for other in others):
+        raise InvalidValueError(
+            f"cores and memory must name the same node of job {snapshot.spec.name}, got {node.id} and "
+            f"{others[0].id}; one node at a time gets a size of its own"
+        )
+    cpu = node.cpu if cores is None else cores[1]
+    return SetSize(node.id, node.role, cpu, node.memory_mib if memory is None else memory[1])
+
+
+def _of_workers(
+    snapshot: JobSnapshot, values: Mapping[str, N], what: str, most: float
+) -> tuple[tuple[str, N], ...]:
+    for name, value in values.items():
+        if value > most:
+            raise InvalidValueError(
+                f"{what} must give a worker at most {most:,.0f}, got {value:,} of {shown(name)}; give it less"
+            )
+    return tuple(
+        (_node(snapshot, name, what, Role.WORKER).id, value) for name, value in sorted(values.items())
+    )
+
+
+def _of_one(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[NodeView, N]:
+    if len(values) != 1:
+        got = ", ".join(sorted(values)) or "none"
+        raise InvalidValueError(
+            f"{what} must name one node of job {snapshot.spec.name}, got {got}; one node at a time gets a "
+            "size of its own, and scale gives all nodes of a role another one"
+        )
+    [(name, value)] = values.items()
+    return _node(snapshot, name, what), value
+
+
+def _check_all_named(snapshot: JobSnapshot, sizes: tuple[tuple[str, int], ...]) -> None:
+    """Refuse sizes of some workers alone: all of them change at one iteration."""
+    given = {name for name, _ in sizes}
+    trains = [n.id for n in snapshot.nodes if n.role is Role.WORKER and n.phase is NodePhase.READY]
+    missing = [name for name in trains if name not in given]
+    if sizes and missing:
+        raise InvalidValueError(
+            f"batches must name each worker of job {snapshot.spec.name}, got {', '.join(sorted(given))}; "
+            f"give {', '.join(missing)} too"
+        )
+
+
+def _node(snapshot: JobSnapshot, name: str, what: str, role: Role | None = None) -> NodeView:
+    """Return a node by its name, or by its name within the job."""
+    there = [
+        node for node in snapshot.nodes if node.phase is not NodePhase.GONE and role in {None, node.role}
+    ]
+    names = {name, f"{snapshot.spec.name}-{name}"}
+    node = next((node for node in there if node.id in names), None)
+    if node is not None:
+        return node
+    kind = {None: "a node", Role.PS: "a parameter server", Role.WORKER: "workers"}[role]
+    ids = ", ".join(node.id for node in there) or "none now"
+    raise InvalidValueError(
+        f"{what} must name {kind} of job {snapshot.spec.name}, got {shown(name)}; there are: {ids}"
+    )
