@@ -16,62 +16,24 @@ Rejected: `Decision` itself as the body of a request. A field added to it could 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from dlrover_nb.core.commands.node_actions import MOST_BATCH, MOST_FACTOR, action_of
+from dlrover_nb.core.commands import fields as f
+from dlrover_nb.core.commands.node_actions import action_of
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError, shown
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
-from dlrover_nb.core.structs.decisions.commands import Action, Command, choose, decide
+from dlrover_nb.core.structs.decisions.commands import Action, Command, choose
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
-from dlrover_nb.core.structs.plan.resources import (
-    CPU_STEP,
-    MOST_CPU,
-    MOST_MEMORY_MIB,
-    MOST_NODES,
-    ResourcePlan,
-    RolePlan,
-)
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 
 if TYPE_CHECKING:
-    from typing import Any
-
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-
-
-def _words(metavar: str, text: str, *, flag: str = "", **bounds: Any) -> Meta:  # noqa: ANN401 - as `Meta` takes them
-    """Return what a field means; `metavar` is its name in a help text, `flag` that of a verb's flag."""
-    return Meta(description=text, extra={"metavar": metavar, "flag": flag}, **bounds)
-
-
-Why = Annotated[str, Meta(max_length=1000, description="The reason, for the audit.")]
-_ID = "^[a-z][0-9]{1,14}$"
-Answered = Annotated[
-    str,
-    _words("ID", "Id of the proposal or action, such as p3 or m1.", min_length=2, max_length=16, pattern=_ID),
-]
-ProposalId = Annotated[
-    str, _words("PROPOSAL", "Id of the proposal, such as p3.", min_length=2, max_length=16, pattern=_ID)
-]
-DecisionId = Annotated[
-    str,
-    _words(
-        "DECISION",
-        "Id of the latest decision that you know, such as d3.",
-        min_length=2,
-        max_length=16,
-        pattern=_ID,
-    ),
-]
-Count = Annotated[int, Meta(ge=1, le=MOST_NODES)]
-Cpu = Annotated[float, Meta(ge=CPU_STEP, le=MOST_CPU, description="Cores per node.")]
-MemoryMib = Annotated[int, Meta(ge=64, le=MOST_MEMORY_MIB, description="MiB per node.")]
-NodeName = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,7 +41,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     action: ClassVar[Action]
     needs_job: ClassVar[bool] = False  # whether its command depends on the job as it is now
-    why: Why = ""
+    why: f.Why = ""
 
     def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:
         """Return the command.
@@ -114,7 +76,8 @@ class Decides(Request, frozen=True, kw_only=True, tag_field="verdict"):
 
     def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:
         """Return the command to make the decision."""
-        return decide(replace(self.as_decision(now), why=self.why, seen=seen), job, key=key)
+        decision = replace(self.as_decision(now), why=self.why, seen=seen)
+        return Command(self.action, job, decision=decision, why=decision.why, key=key)
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision, without reason and version."""
@@ -125,7 +88,7 @@ class Accept(Decides, frozen=True, tag="accept"):
     """Accept a proposal (``p1``), or an action against stragglers (``m1``)."""
 
     action = Action.ACCEPT
-    proposal: Answered
+    proposal: f.AnsweredId
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the answer."""
@@ -136,60 +99,22 @@ class Reject(Decides, frozen=True, tag="reject"):
     """Reject a proposal (``p1``), or an action against stragglers (``m1``)."""
 
     action = Action.REJECT
-    proposal: Answered
+    proposal: f.AnsweredId
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the answer."""
         return Decision(Verdict.REJECT, "", 0.0, self.proposal or _open_one(now))
 
 
-class RoleBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many nodes of a role, and what each may use."""
-
-    count: Count
-    cpu: Cpu
-    memory_mib: MemoryMib
-
-    def role_plan(self) -> RolePlan:
-        """Return it as a record of plans."""
-        return RolePlan(self.count, self.cpu, self.memory_mib)
-
-
-class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole plan."""
-
-    worker: RoleBody
-    ps: RoleBody
-
-    def plan(self) -> ResourcePlan:
-        """Return it as a record of plans."""
-        return ResourcePlan(self.worker.role_plan(), self.ps.role_plan())
-
-
-class PinsBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Parts of every plan that are fixed; null leaves a part free."""
-
-    workers: Count | None = None
-    ps: Count | None = None
-    worker_cpu: Cpu | None = None
-    ps_cpu: Cpu | None = None
-    worker_memory_mib: MemoryMib | None = None
-    ps_memory_mib: MemoryMib | None = None
-
-
 class Sized(Decides, frozen=True, kw_only=True):
     """What changes sizes of a plan; null leaves a part as it is."""
 
-    workers: Annotated[Count, _words("N", "number of workers")] | None = None
-    ps: Annotated[Count, _words("N", "number of parameter servers")] | None = None
-    worker_cpu: Annotated[Cpu, _words("CORES", "cores of each worker")] | None = None
-    ps_cpu: Annotated[Cpu, _words("CORES", "cores of each parameter server")] | None = None
-    worker_memory_mib: (
-        Annotated[MemoryMib, _words("MIB", "memory of each worker", flag="worker-memory")] | None
-    ) = None
-    ps_memory_mib: (
-        Annotated[MemoryMib, _words("MIB", "memory of each parameter server", flag="ps-memory")] | None
-    ) = None
+    workers: f.Workers | None = None
+    ps: f.Ps | None = None
+    worker_cpu: f.WorkerCpu | None = None
+    ps_cpu: f.PsCpu | None = None
+    worker_memory_mib: f.WorkerMemory | None = None
+    ps_memory_mib: f.PsMemory | None = None
 
     @property
     def sizes(self) -> Pins:
@@ -205,7 +130,7 @@ class Sized(Decides, frozen=True, kw_only=True):
 class Replans(Sized, frozen=True, kw_only=True):
     """What sets another plan: the whole of it, or some of its sizes."""
 
-    plan: PlanBody | None = None
+    plan: f.PlanBody | None = None
 
     def planned(self, now: JobSnapshot | None) -> ResourcePlan | None:
         """Return the plan; None: the job, whose plan has the other sizes, is not known."""
@@ -220,7 +145,7 @@ class Override(Replans, frozen=True, tag="override"):
     """Answer a proposal with another plan, which is applied instead."""
 
     action = Action.OVERRIDE
-    proposal: ProposalId
+    proposal: f.ProposalId
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the answer."""
@@ -250,37 +175,36 @@ class Undo(Decides, frozen=True, tag="undo"):
     """
 
     action = Action.UNDO
-    decision: DecisionId
-    cancels: Annotated[
-        bool, _words("", "only cancel it while it is being applied; leave it once it is in place")
-    ] = False
+    decision: f.DecisionId
+    cancels: f.Cancels = False
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision that takes it back."""
         if now is None:
             return Decision(Verdict.SCALE, "", 0.0, undoes=self.decision)
-        job = now.spec.name
-        if now.undo is None and self.decision:
+        job, latest = now.spec.name, now.undo
+        if latest is None and self.decision:
             raise StaleDecisionError(
-                f"{self.decision} can not be undone any more: no change of job {job} can; look at it"
+                f"{self.decision} cannot be undone any more: no change of job {job} can; look at it"
             )
-        if now.undo is None:
+        if latest is None:
             raise NotFoundError(
                 f"job {job} has nothing to undo: no decision has made a change that can be taken back"
             )
-        if self.cancels and self.decision != now.under_way:
+        named = self.decision or latest.undoes
+        if self.cancels and named != now.under_way:
             raise StaleDecisionError(
-                f"{self.decision} is no longer being applied to job {job}, so there is nothing to cancel; "
-                "look at the job as it is now"
+                f"{named} is no longer being applied to job {job}, so there is nothing to cancel; look at "
+                "the job as it is now"
             )
-        return replace(now.undo, undoes=self.decision or now.undo.undoes)
+        return replace(latest, undoes=named)
 
 
 class SetMode(Decides, frozen=True, tag="mode"):
     """Set who decides from now on: the user (manual, suggest) or the optimizer (auto)."""
 
     action = Action.MODE
-    mode: Annotated[Mode, _words("MODE", "manual, suggest or auto")]
+    mode: f.ModeName
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:  # noqa: ARG002 - as every decision
         """Return the decision."""
@@ -299,8 +223,8 @@ class Pin(Sized, frozen=True, tag="pin"):
     """
 
     action = Action.PIN
-    pins: PinsBody | None = None
-    clear: Annotated[bool, _words("", "remove the existing pins first")] = False
+    pins: f.PinsBody | None = None
+    clear: f.Clear = False
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision, with all pins."""
@@ -323,55 +247,11 @@ class SetBudget(Decides, frozen=True, tag="budget"):
     """Set the most that the job may spend in total, with what it has spent; null for no limit."""
 
     action = Action.BUDGET
-    budget_total: (
-        Annotated[
-            float,
-            _words("MONEY|off", "the most that the job may spend, with what it has", gt=0),
-        ]
-        | None
-    )
+    budget_total: f.Money | None
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:  # noqa: ARG002 - as every decision
         """Return the decision."""
         return Decision(Verdict.BUDGET, "", 0.0, budget_total=self.budget_total)
-
-
-Batches = Annotated[
-    dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_BATCH)]],
-    _words(
-        "WORKER=N,...",
-        "samples of one mini-batch of each worker, such as worker-0=256,worker-1=128",
-        min_length=1,
-        max_length=MOST_NODES,
-    ),
-]
-Rates = Annotated[
-    dict[NodeName, Annotated[float, Meta(gt=0, le=MOST_FACTOR)]],
-    _words(
-        "WORKER=FACTOR,...",
-        "multiply learning rates of workers, such as worker-0=0.5",
-        min_length=1,
-        max_length=MOST_NODES,
-    ),
-]
-Cores = Annotated[
-    dict[NodeName, Cpu],
-    _words(
-        "NODE=CORES",
-        "let one node use other cores than the plan says, such as ps-0=2",
-        min_length=1,
-        max_length=1,
-    ),
-]
-Memory = Annotated[
-    dict[NodeName, MemoryMib],
-    _words(
-        "NODE=MIB",
-        "let one node use other memory than the plan says, such as ps-0=4096",
-        min_length=1,
-        max_length=1,
-    ),
-]
 
 
 class Mitigate(Decides, frozen=True, tag="mitigate"):
@@ -384,22 +264,13 @@ class Mitigate(Decides, frozen=True, tag="mitigate"):
     """
 
     action = Action.MITIGATE
-    restart: (
-        Annotated[NodeName, _words("NODE", "start another node beside this one, which then leaves")] | None
-    ) = None
-    move: Annotated[NodeName, _words("PS", "move parameters of a parameter server to the others")] | None = (
-        None
-    )
-    batches: Batches | None = None
-    backup: (
-        Annotated[
-            int, _words("N", "go on without the N slowest workers of each iteration", ge=0, le=MOST_NODES)
-        ]
-        | None
-    ) = None
-    rates: Rates | None = None
-    cores: Cores | None = None
-    memory: Memory | None = None
+    restart: f.Restarted | None = None
+    move: f.Relieved | None = None
+    batches: f.Batches | None = None
+    backup: f.Backup | None = None
+    rates: f.Rates | None = None
+    cores: f.OneCores | None = None
+    memory: f.OneMemory | None = None
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision, with the nodes of the job."""
@@ -419,14 +290,11 @@ class Chooses(Request, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-Shard = Annotated[int, _words("SHARD", "number of a shard in quarantine", ge=0)]
-
-
 class RetryShard(Chooses, frozen=True):
     """Train a shard in quarantine again, after its rows were repaired."""
 
     action = Action.RETRY_SHARD
-    shard: Shard
+    shard: f.Shard
 
     def choice(self) -> UserChoice:
         """Return the choice."""
@@ -437,7 +305,7 @@ class SkipShard(Chooses, frozen=True):
     """Go on without a shard in quarantine."""
 
     action = Action.SKIP_SHARD
-    shard: Shard
+    shard: f.Shard
 
     def choice(self) -> UserChoice:
         """Return the choice."""
@@ -448,7 +316,7 @@ class SetBatches(Chooses, frozen=True):
     """Set batch sizes of workers by name, from one iteration on."""
 
     action = Action.BATCHES
-    sizes: Batches
+    sizes: f.Batches
 
     def choice(self) -> UserChoice:
         """Return the choice."""
@@ -484,7 +352,7 @@ def path_of_size(name: str) -> str:
     return f"plan.{role.removesuffix('s') if role == 'workers' else role}.{size or 'count'}"
 
 
-def sizes_of(record: Sized | PinsBody) -> Pins:
+def sizes_of(record: Sized | f.PinsBody) -> Pins:
     """Return the sizes that a record gives."""
     return Pins(*(getattr(record, name) for name in SIZES))
 

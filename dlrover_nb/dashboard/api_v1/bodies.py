@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from dlrover_nb.core.commands.requests import PlanBody, Why
+from dlrover_nb.core.commands.fields import PlanBody, Why
 
 MOST_PLANS = 20  # of one question
 
