@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 
 from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
@@ -143,7 +144,7 @@ class _Watch:
         if time.monotonic() - seen_at_s < THINK_S:
             return
         try:
-            self.job.accept(proposal.id, why="the demonstration accepts each proposal")
+            self.job.decide(Accept(proposal.id, why="the demonstration accepts each proposal"))
         except DlroverError as error:  # superseded in the meantime, or the job has just ended
             self.console.print(f"{proposal.id}: {error}")
 
@@ -159,9 +160,8 @@ class _Watch:
         if plan == snapshot.running:
             return
         try:
-            self.job.scale(
-                plan, why=f"the demonstration moves the parameters to {n_ps} PS while training continues"
-            )
+            why = f"the demonstration moves the parameters to {n_ps} PS while training continues"
+            self.job.decide(Scale.to(plan, why=why))
         except DlroverError as error:
             self.console.print(f"{plan.short}: {error}")
 

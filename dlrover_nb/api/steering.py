@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.api.views.job_views import DecisionView
 from dlrover_nb.core.commands import requests
+from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.rows.tables import Tabular
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     R = TypeVar("R", bound=requests.Replans)
+    V = TypeVar("V", int, float)
 
 
 class Steering(Tabular):
@@ -51,6 +53,11 @@ class Steering(Tabular):
         ------
         DlroverError
             As the method of that name does.
+
+        Examples
+        --------
+        >>> from dlrover_nb.core.commands.requests import SetMode
+        >>> job.ask(SetMode("auto", why="it knows by now"))
         """
         change: tuple[tuple[str, str], ...] = ()
         if isinstance(request, requests.Replans):
@@ -282,8 +289,11 @@ class Steering(Tabular):
         --------
         >>> job.mitigate(restart="worker-1", why="its machine is busy")
         """
-        request = requests.Mitigate(restart, move, batches, backup, rates, cores, memory, why=why)
-        return self.ask(request)
+        return self.ask(
+            Mitigate(
+                restart, move, _plain(batches), backup, _plain(rates), _plain(cores), _plain(memory), why=why
+            )
+        )
 
     def mitigations(self) -> MitigationsView:
         """Return the actions against stragglers: the one that waits for an answer, and those so far.
@@ -356,7 +366,7 @@ class Steering(Tabular):
         --------
         >>> job.mode("auto")
         """
-        return self.ask(requests.SetMode(mode, why=why))
+        return self.ask(requests.SetMode(mode, why=why))  # type: ignore[arg-type]  # it refuses other words
 
     def budget(self, total: float | None, *, why: str = "") -> DecisionView:
         """Set the most that the job may spend in total, in the currency of its prices.
@@ -382,6 +392,10 @@ class Steering(Tabular):
         >>> job.budget(40, why="worth two more passes")
         """
         return self.ask(requests.SetBudget(total, why=why))
+
+
+def _plain(values: Mapping[str, V] | None) -> dict[str, V] | None:
+    return None if values is None else dict(values)
 
 
 def _replan(kind: type[R], plan: ResourcePlan | None, sizes: Pins, *values: object, why: str) -> R:

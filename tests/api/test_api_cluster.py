@@ -132,8 +132,8 @@ def test_decisions_are_made_on_the_open_proposal_or_the_one_named(cluster, memor
     [
         (lambda job: job.scale(), "nothing to change; give at least one of workers, ps, worker_cpu"),
         (lambda job: job.pin(), "nothing to change"),
-        (lambda job: job.scale(ps=0), "node count must be >= 1, got 0"),
-        (lambda job: job.mode("atuo"), "unknown mode 'atuo'; known: manual, suggest, auto"),
+        (lambda job: job.scale(ps=0), "ps must be >= 1, got 0"),
+        (lambda job: job.mode("atuo"), "mode must be one of manual, suggest, auto, got 'atuo'"),
         (
             lambda job: job.wait(until="then"),
             "cannot wait for 'then'; known: end, proposal, mitigation, outcome",

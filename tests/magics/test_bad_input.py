@@ -51,7 +51,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("report ctrr -o r.html", "did you mean ctr?"),
         ("accept ctrr p1", "did you mean ctr?"),
         ("whatif", "nothing to change; give at least one of --workers, --ps"),
-        ("whatif --workers 0", "node count must be >= 1, got 0"),
+        ("whatif --workers 0", "workers must be >= 1, got 0; a job needs at least 1"),
         ("whatif --workers two", "--workers: must be a whole number, got 'two'"),
         ("whatif --worker 2", "unknown flag '--worker'; did you mean --workers?"),
         ("logs -n ten", "-n/--lines: must be a whole number, got 'ten'"),

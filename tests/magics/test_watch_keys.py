@@ -18,6 +18,7 @@ from support.jobs import builders
 from support.jobs.cluster_double import snapshot_of
 
 from dlrover_nb import watch
+from dlrover_nb.core.commands.requests import SetMode
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
 
@@ -33,7 +34,7 @@ TRAINING = snapshot_of(JobSpec("ctr"))
 @given(st.sampled_from(PROMPTS), st.characters())
 def test_without_an_open_proposal_no_key_answers_one(prompt: watch.Prompt, key: str) -> None:
     _, order = watch.press(prompt, key, TRAINING)
-    assert order is None or order.verdict is Verdict.MODE
+    assert order is None or isinstance(order.request, SetMode)
 
 
 @given(st.characters())
@@ -41,7 +42,7 @@ def test_after_m_the_next_key_is_a_mode_or_changes_nothing(key: str) -> None:
     asked, order = watch.press(watch.Prompt(), "m", TRAINING)
     assert order is None
     after, order = watch.press(asked, key, TRAINING)
-    assert (order.mode if order else None) == {"m": "manual", "s": "suggest", "a": "auto"}.get(key)
+    assert (order.request.mode if order else None) == {"m": "manual", "s": "suggest", "a": "auto"}.get(key)
     assert order is None or order.version == TRAINING.version
     assert after in {watch.Prompt(), watch.Prompt("the mode stays")}
 

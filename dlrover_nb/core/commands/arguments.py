@@ -21,7 +21,8 @@ def plain_type(field: FieldInfo) -> tuple[type, bool]:
 def number_type(field: FieldInfo) -> type:
     """Return the type of a field's number, or of the numbers of a mapping."""
     bare = _bare(_without_null(field.type)[0])
-    return _bare(get_args(bare)[1]) if get_origin(bare) is dict else bare
+    number: type = _bare(get_args(bare)[1]) if get_origin(bare) is dict else bare
+    return number
 
 
 def metas(field: FieldInfo) -> tuple[Meta, ...]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from dlrover_nb.core.commands.node_actions import MOST_BATCH, MOST_FACTOR
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.resources import (
     CPU_STEP,
@@ -16,6 +15,8 @@ from dlrover_nb.core.structs.plan.resources import (
     ResourcePlan,
     RolePlan,
 )
+
+MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
 
 
 def _says(metavar: str, text: str, *, flag: str = "", **bounds: Any) -> Meta:  # noqa: ANN401 - as `Meta` takes them

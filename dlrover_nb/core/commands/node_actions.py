@@ -1,6 +1,6 @@
 """An action against stragglers from what people write: names of nodes, sizes, factors.
 
-Every face takes the same seven words (`requests.Mitigate`), of which exactly one is given; cores and memory
+Every face takes the same seven words (`Mitigate`), of which exactly one is given; cores and memory
 of one node may be given together, for they are one size. A node is looked up among those of the job, so that
 a wrong name is answered with the right ones before anything is asked of the job's master; whether the job can
 do it now, its master decides.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from dlrover_nb.core.commands import fields as f
+from dlrover_nb.core.commands.requests import Decides
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.decisions.actions import (
+    ActionChoice,
     AdjustBatches,
     AdjustRates,
     BackupWorkers,
@@ -19,49 +22,74 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     SetSize,
 )
+from dlrover_nb.core.structs.decisions.commands import Action
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.commands.requests import Mitigate
-    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.actions import Action as StragglerAction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
-MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
 WORDS = ("restart", "move", "batches", "backup", "rates", "cores", "memory")
 _SIZE = {"cores", "memory"}
 N = TypeVar("N", int, float)
 
 
-def action_of(request: Mitigate, snapshot: JobSnapshot) -> Action:
-    """Return the action that a request names, for a job.
+class Mitigate(Decides, frozen=True, tag="mitigate"):
+    """Order an action against stragglers: one of the first seven fields, or `cores` and `memory` together.
 
-    Raises
-    ------
-    InvalidValueError
-        When not exactly one is given, a node is not there or has another role, a worker has no size, or a
-        number is larger than any that is meant.
+    `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
+    samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are
+    factors on learning rates by worker, `cores` and `memory` (MiB) are what one node may use, whatever the
+    plan says of its role.
     """
-    given = [word for word in WORDS if getattr(request, word) is not None]
-    if len(given) != 1 and set(given) != _SIZE:
-        got = " and ".join(given) or "none"
-        raise InvalidValueError(f"an action must be one of {', '.join(WORDS)}, got {got}; give exactly one")
-    if request.restart is not None:
-        node = _node(snapshot, request.restart, "restart")
-        return KillRestart(node.id, node.role)
-    if request.move is not None:
-        return MoveBuckets(_node(snapshot, request.move, "move", Role.PS).id)
-    if request.batches is not None:
-        sizes = _of_workers(snapshot, request.batches, "batches", MOST_BATCH)
-        _check_all_named(snapshot, sizes)
-        return AdjustBatches(sizes)
-    if request.rates is not None:
-        return AdjustRates(_of_workers(snapshot, request.rates, "rates", MOST_FACTOR))
-    if request.backup is not None:
-        return BackupWorkers(request.backup)
-    return _size(request, snapshot)
+
+    action = Action.MITIGATE
+    restart: f.Restarted | None = None
+    move: f.Relieved | None = None
+    batches: f.Batches | None = None
+    backup: f.Backup | None = None
+    rates: f.Rates | None = None
+    cores: f.OneCores | None = None
+    memory: f.OneMemory | None = None
+
+    def as_decision(self, now: JobSnapshot | None) -> Decision:
+        """Return the decision, with the nodes of the job."""
+        chosen = None if now is None else ActionChoice.of(self.chosen(now))
+        return Decision(Verdict.MITIGATE, "", 0.0, action=chosen)
+
+    def chosen(self, snapshot: JobSnapshot) -> StragglerAction:
+        """Return the action that is named, for a job.
+
+        Raises
+        ------
+        InvalidValueError
+            When not exactly one is given, a node is not there or has another role, a worker has no size, or a
+            number is larger than any that is meant.
+        """
+        given = [word for word in WORDS if getattr(self, word) is not None]
+        if len(given) != 1 and set(given) != _SIZE:
+            got = " and ".join(given) or "none"
+            raise InvalidValueError(
+                f"an action must be one of {', '.join(WORDS)}, got {got}; give exactly one"
+            )
+        if self.restart is not None:
+            node = _node(snapshot, self.restart, "restart")
+            return KillRestart(node.id, node.role)
+        if self.move is not None:
+            return MoveBuckets(_node(snapshot, self.move, "move", Role.PS).id)
+        if self.batches is not None:
+            sizes = _of_workers(snapshot, self.batches, "batches", f.MOST_BATCH)
+            _check_all_named(snapshot, sizes)
+            return AdjustBatches(sizes)
+        if self.rates is not None:
+            return AdjustRates(_of_workers(snapshot, self.rates, "rates", f.MOST_FACTOR))
+        if self.backup is not None:
+            return BackupWorkers(self.backup)
+        return _size(self, snapshot)
 
 
 def _size(request: Mitigate, snapshot: JobSnapshot) -> SetSize:

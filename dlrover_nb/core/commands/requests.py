@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from msgspec import Struct
 
 from dlrover_nb.core.commands import fields as f
-from dlrover_nb.core.commands.node_actions import action_of
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError, shown
-from dlrover_nb.core.structs.decisions.actions import ActionChoice
 from dlrover_nb.core.structs.decisions.commands import Action, Command, choose
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import Mode
@@ -138,7 +136,7 @@ class Replans(Sized, frozen=True, kw_only=True):
         if self.plan is not None:
             return sizes.applied(self.plan.plan())
         check_given(sizes)
-        return None if now is None else sizes.applied(now.target)
+        return sizes.plan if now is None else sizes.applied(now.target)
 
 
 class Override(Replans, frozen=True, tag="override"):
@@ -252,30 +250,6 @@ class SetBudget(Decides, frozen=True, tag="budget"):
     def as_decision(self, now: JobSnapshot | None) -> Decision:  # noqa: ARG002 - as every decision
         """Return the decision."""
         return Decision(Verdict.BUDGET, "", 0.0, budget_total=self.budget_total)
-
-
-class Mitigate(Decides, frozen=True, tag="mitigate"):
-    """Order an action against stragglers: one of the first seven fields, or `cores` and `memory` together.
-
-    `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
-    samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are
-    factors on learning rates by worker, `cores` and `memory` (MiB) are what one node may use, whatever the
-    plan says of its role.
-    """
-
-    action = Action.MITIGATE
-    restart: f.Restarted | None = None
-    move: f.Relieved | None = None
-    batches: f.Batches | None = None
-    backup: f.Backup | None = None
-    rates: f.Rates | None = None
-    cores: f.OneCores | None = None
-    memory: f.OneMemory | None = None
-
-    def as_decision(self, now: JobSnapshot | None) -> Decision:
-        """Return the decision, with the nodes of the job."""
-        chosen = None if now is None else ActionChoice.of(action_of(self, now))
-        return Decision(Verdict.MITIGATE, "", 0.0, action=chosen)
 
 
 class Chooses(Request, frozen=True, kw_only=True):

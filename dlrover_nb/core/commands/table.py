@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.commands import requests
+from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.people import AccessRole
 
@@ -41,11 +42,6 @@ class Row:
     request: type[requests.Request] | None = None
     summary: str = ""
     example: str = ""
-
-    @property
-    def is_decision(self) -> bool:
-        """Whether the job's controller decides on it."""
-        return self.request is not None and issubclass(self.request, requests.Decides)
 
 
 _VIEWER, _OPERATOR, _ADMIN = AccessRole.VIEWER, AccessRole.OPERATOR, AccessRole.ADMIN
@@ -84,7 +80,7 @@ COMMANDS = (
         "set the most that a job may spend in total; then it saves and stops", "quick-start 40",
     ),
     Row(
-        Action.MITIGATE, _OPERATOR, _OPERATOR, requests.Mitigate,
+        Action.MITIGATE, _OPERATOR, _OPERATOR, Mitigate,
         "order an action against stragglers; without one, show what waits and what was done",
         "quick-start --restart worker-1",
     ),
@@ -98,8 +94,9 @@ COMMANDS = (
 )  # fmt: skip
 
 ROW_OF = {row.action: row for row in COMMANDS}
-DECISIONS = tuple(row.request for row in COMMANDS if row.request is not None and row.is_decision)
-OTHERS = tuple(row.request for row in COMMANDS if row.request is not None and not row.is_decision)
+REQUESTS = tuple(row.request for row in COMMANDS if row.request is not None)
+DECISIONS = tuple(request for request in REQUESTS if issubclass(request, requests.Decides))
+OTHERS = tuple(request for request in REQUESTS if request not in DECISIONS)
 
 
 def first_line(request: type[requests.Request]) -> str:

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.commands.table import COMMANDS
+from dlrover_nb.core.commands.table import REQUESTS
 from dlrover_nb.core.errors import (
     BackendError,
     DlroverError,
@@ -92,7 +92,7 @@ def key_of(form: Form) -> str:
 
 
 _NOT_ASKED = {"csrf", "back", "reason"}
-FORM_ACTIONS = {row.action: row.request for row in COMMANDS if row.request is not None}
+FORM_ACTIONS = {request.action: request for request in REQUESTS}
 
 
 def action_of(form: Form) -> Action:
@@ -152,6 +152,7 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
         command = request.command(form["job"])
         words = command.words
         made = handle.ask(request, seen=form.get("version", ""), key=key_of(form), run=form.get("run", ""))
+        words = words if made is None else made.words
     except DlroverError as error:
         return refused(error, words, form, handle)
     as_id = f" as {made.id}" if made is not None else ""

@@ -12,11 +12,12 @@ from msgspec import NODEFAULT, UNSET
 from msgspec.structs import fields
 
 from dlrover_nb.core.commands.arguments import number_type, plain_type
-from dlrover_nb.core.commands.table import COMMANDS
+from dlrover_nb.core.commands.requests import SIZES, Replans
+from dlrover_nb.core.commands.table import REQUESTS
 from dlrover_nb.core.errors import InvalidValueError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from msgspec.structs import FieldInfo
@@ -29,8 +30,19 @@ ACTION_FIELDS = ("restart", "move", "backup", "size", "cores", "memory")
 BATCHES, RATES = "batches:", "rates:"  # before a worker's name
 OF_EVERY_FORM = ("csrf", "cluster", "job", "version", "run", "key", "back", "reason", "action")
 _SIZE = ("size", "cores", "memory")
-_WORDS = {"batches": "the batch size of each worker", "rates": "the factor of one worker at least"}
-_FIELDS = {*OF_EVERY_FORM, *_SIZE, *(f.name for row in COMMANDS if row.request for f in fields(row.request))}
+_LABELS = {
+    "batches": "batch size of {node}",
+    "sizes": "batch size of {node}",
+    "rates": "factor of {node}",
+    "cores": "cores",
+    "memory": "MiB",
+}
+_WORDS = {
+    "batches": "the batch size of each worker",
+    "sizes": "the batch size of one worker at least",
+    "rates": "the factor of one worker at least",
+}
+_FIELDS = {*OF_EVERY_FORM, *_SIZE, *(field.name for request in REQUESTS for field in fields(request))}
 
 
 def needed(form: Form, field: str, what: str = "") -> str:
@@ -72,7 +84,8 @@ def values_of(form: Form, kind: type[Request]) -> dict[str, Any]:
     """Return the fields of a request that a form fills in, as values of their types.
 
     A field that may be left out is not given where the form has it empty or not at all. One that has no
-    default must be there; it may be empty where it may be null, as a limit that is taken away.
+    default must be there; it may be empty where it may be null, as a limit that is taken away. Of another
+    plan all sizes must be there: an emptied field could mean the size that runs, or the one that was shown.
 
     Parameters
     ----------
@@ -91,21 +104,22 @@ def values_of(form: Form, kind: type[Request]) -> dict[str, Any]:
             f"a form must have the fields of its page, got {shown(min(unknown))}; load the page again"
         )
     form = _with_size(form)
+    whole_plan = SIZES if issubclass(kind, Replans) else ()
     return {
         field.name: value
         for field in fields(kind)
-        if field.name != "why" and (value := _value(form, field)) is not UNSET
+        if field.name != "why" and (value := _value(form, field, whole_plan)) is not UNSET
     }
 
 
-def _value(form: Form, field: FieldInfo) -> Any:  # noqa: ANN401 - of the field's type
+def _value(form: Form, field: FieldInfo, of_whole_plan: Sequence[str]) -> Any:  # noqa: ANN401 - of the field's type
     """Return the value of one field; `UNSET`: it is not given."""
     type_, is_nullable = plain_type(field)
-    name, is_needed = field.name, field.default is NODEFAULT
+    name, is_needed = field.name, field.default is NODEFAULT or field.name in of_whole_plan
     if type_ is dict:
-        of_node = _of_nodes(form, name)
+        of_node = _of_nodes(form, name, is_needed=is_needed)
         return {node: _number(form, key, field) for node, key in of_node.items()} if of_node else UNSET
-    if is_nullable and is_needed and name in form and not form[name].strip():
+    if is_nullable and field.default is NODEFAULT and name in form and not form[name].strip():
         return None
     if not is_needed and not form.get(name, "").strip():
         return UNSET
@@ -115,7 +129,7 @@ def _value(form: Form, field: FieldInfo) -> Any:  # noqa: ANN401 - of the field'
 
 
 def _number(form: Form, key: str, field: FieldInfo) -> float:
-    what = field.name if key == field.name else f"{field.name} of {key.partition(':')[2]}"
+    what = field.name if key == field.name else _LABELS[field.name].format(node=key.partition(":")[2])
     return whole(form, key, what) if number_type(field) is int else number(form, key, what)
 
 
@@ -141,10 +155,10 @@ def _with_size(form: Form) -> Form:
     return {**{name: value for name, value in form.items() if name not in _SIZE}, **sizes}
 
 
-def _of_nodes(form: Form, name: str) -> dict[str, str]:
+def _of_nodes(form: Form, name: str, *, is_needed: bool) -> dict[str, str]:
     """Return the field of each node whose field is filled in; empty: the form has no such fields."""
     fields_of = {key.partition(":")[2]: key for key in form if key.startswith(f"{name}:")}
     given = {node: key for node, key in fields_of.items() if form[key].strip()}
-    if fields_of and not given:
+    if (fields_of or is_needed) and not given:
         raise InvalidValueError(f"{_WORDS[name]} must be given, got nothing; fill in a number")
     return given

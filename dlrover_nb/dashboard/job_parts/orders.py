@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.commands.node_actions import MOST_BATCH, MOST_FACTOR
+from dlrover_nb.core.commands.fields import MOST_BATCH, MOST_FACTOR
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role

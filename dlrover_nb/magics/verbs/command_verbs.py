@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from dlrover_nb.core.commands.arguments import description, extra, number_type, plain_type
 from dlrover_nb.core.commands.requests import SIZES, Scale, Sized, check_given
-from dlrover_nb.core.commands.table import COMMANDS
+from dlrover_nb.core.commands.table import DECISIONS, ROW_OF
 from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.magics.flags import JOB, WHY, job_or
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from msgspec.structs import FieldInfo
 
     from dlrover_nb.api.views.job_views import DecisionView
-    from dlrover_nb.core.commands.requests import Request
-    from dlrover_nb.core.commands.table import Row
+    from dlrover_nb.core.commands.requests import Decides, Request
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Argument, Values
 
@@ -87,10 +86,9 @@ def check_sizes(values: Values) -> Values:
     return values
 
 
-def verb_of(row: Row) -> Verb:
+def verb_of(request: type[Decides]) -> Verb:
     """Return the verb of a decision."""
-    request = row.request
-    assert request is not None
+    row = ROW_OF[request.action]
     taken = arguments_of(request)
 
     def ask(commands: Commands, *, job: str | None, **values: Any) -> DecisionView:  # noqa: ANN401 - by the table
@@ -120,4 +118,4 @@ def _shown_id(commands: Commands, job: str, field: FieldInfo, value: object) -> 
             return value
 
 
-COMMAND_VERBS = {row.action: verb_of(row) for row in COMMANDS if row.is_decision}
+COMMAND_VERBS = {request.action: verb_of(request) for request in DECISIONS}

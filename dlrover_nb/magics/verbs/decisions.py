@@ -89,7 +89,8 @@ def mitigate(
 ) -> DecisionView | MitigationsView:
     """Order an action against stragglers; where none is given, show those that there are."""
     if why or any(value is not None for value in given.values()):
-        return _MITIGATE.handler(commands, job=job, why=why, **given)  # type: ignore[no-any-return]  # of a verb
+        ordered: DecisionView = _MITIGATE.handler(commands, job=job, why=why, **given)  # type: ignore[assignment]  # of a verb
+        return ordered
     shown = commands.job(job).mitigations()
     commands.session.note_shown_action(shown.snapshot)
     return shown

@@ -242,7 +242,7 @@ def connect(commands: Commands, *, kind: str, address: str | None, **options: Un
 
 def settings_of(values: Values) -> Values:
     """Collect the flags that are keys of a job file in ``settings``, as (path, value); the last one wins."""
-    paths = [path for _, path, *_ in SUBMIT_FLAGS]
+    paths = [path for _, path, *_ in SUBMIT_FLAGS] + [path_of_size(field.name) for field in SIZE_FIELDS]
     given = [(path, values[path]) for path in paths if values[path] is not None]
     name = [("name", values["name"])] if values["name"] else []
     warm = [("warm_start", True)] if values["warm_start"] else []

@@ -126,13 +126,19 @@ def rows_of(audit):
     return [each.row for each in audit.rows()]
 
 
+def with_two_workers(job):
+    nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
+    job.link.state = snapshot(nodes=nodes)
+    return job
+
+
 def with_mitigation(job, *, proposals=()):
     job.link.state = snapshot(proposals=proposals, mitigations=(mitigation("m1", RESTART),))
     return job
 
 
 def test_an_ordered_action_stands_in_the_audit_by_its_words_and_changes_no_plan(job, audit):
-    decision = job.decide(ordered(RESTART, why="it is slow"), seen="d0")
+    decision = with_two_workers(job).decide(ordered(RESTART, why="it is slow"), seen="d0")
     done = rows_of(audit)[-1]
     assert (done.action, done.mitigation, done.answer, done.why) == (
         Action.MITIGATE, "restart worker-1", decision.id, "it is slow",
@@ -143,10 +149,10 @@ def test_an_ordered_action_stands_in_the_audit_by_its_words_and_changes_no_plan(
     assert (asked.verdict, asked.action.action, asked.seen) == (Verdict.MITIGATE, RESTART, "d0")
 
 
-@pytest.mark.parametrize(("verb", "action"), [("accept", Action.ACCEPT), ("reject", Action.REJECT)])
+@pytest.mark.parametrize(("verb", "action"), [(Accept, Action.ACCEPT), (Reject, Action.REJECT)])
 @pytest.mark.parametrize("name", ["m1", None])
 def test_an_open_action_is_answered_by_its_id_or_as_the_only_one_that_waits(job, audit, verb, action, name):
-    made = getattr(with_mitigation(job), verb)(name, why="so be it")
+    made = with_mitigation(job).decide(verb(name or "", why="so be it"))
     assert made.proposal == "m1"
     done = rows_of(audit)[-1]
     assert (done.action, done.subject, done.mitigation) == (action, "m1", "restart worker-1")
@@ -177,7 +183,7 @@ def test_an_action_that_is_no_longer_open_is_stale(job, audit):
 
 def test_an_action_is_undone_as_any_change_is(job, audit):
     sizes = AdjustBatches((("worker-0", 96), ("worker-1", 32)))
-    made = job.decide(ordered(sizes))
+    made = with_two_workers(job).decide(ordered(sizes))
     job.decide(Undo(made.id))
     done = rows_of(audit)[-1]
     assert (done.action, done.subject, done.stage) == (Action.UNDO, made.id, Stage.DONE)

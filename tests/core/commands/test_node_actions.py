@@ -8,8 +8,7 @@ import pytest
 from support.cases import for_each
 from support.jobs import builders
 
-from dlrover_nb.core.commands.node_actions import action_of
-from dlrover_nb.core.commands.requests import Mitigate
+from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
@@ -51,7 +50,7 @@ PS_CPU, PS_MIB = JOB.nodes[2].cpu, JOB.nodes[2].memory_mib
     ],
 )
 def test_each_request_is_the_action_that_it_names(request_, action):
-    assert action_of(request_, JOB) == action
+    assert request_.chosen(JOB) == action
 
 
 @for_each(
@@ -85,10 +84,10 @@ def test_each_request_is_the_action_that_it_names(request_, action):
 )
 def test_what_names_no_action_of_the_job_is_told_with_what_would(request_, error):
     with pytest.raises(InvalidValueError, match=error):
-        action_of(request_, JOB)
+        request_.chosen(JOB)
 
 
 def test_a_node_that_is_gone_cannot_be_named():
     gone = replace(JOB, nodes=tuple(replace(node, phase=NodePhase.GONE) for node in JOB.nodes))
     with pytest.raises(InvalidValueError, match="there are: none now"):
-        action_of(Mitigate(restart="worker-0"), gone)
+        Mitigate(restart="worker-0").chosen(gone)

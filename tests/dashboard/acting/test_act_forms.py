@@ -71,9 +71,10 @@ def test_a_key_is_of_a_form_with_all_that_it_asks_for():
 
 
 def test_who_asks_is_never_taken_from_a_form():
-    made = command_of(BASE | {"action": "accept", "proposal": "p2", "by": "root", "person": "root"})
-    assert made.decision is not None
-    assert made.decision.by == ""
+    for field in ("by", "person", "at_s", "id"):
+        with pytest.raises(InvalidValueError, match=f"got '{field}'; load the page again"):
+            command_of(BASE | {"action": "accept", "proposal": "p2", field: "root"})
+    assert command_of(BASE | {"action": "accept", "proposal": "p2"}).decision.by == ""
 
 
 def test_a_mode_a_shard_an_end_and_a_stop_become_their_commands():
@@ -138,7 +139,7 @@ def test_an_action_that_the_job_cannot_have_is_refused_with_what_it_has(fields, 
         ({"action": ""}, "action must be one of"),
         ({"action": "accept"}, "proposal must be given"),
         ({"action": "scale", "workers": "many"}, "workers must be a whole number, got 'many'"),
-        ({"action": "scale", "workers": "1", "worker_cpu": "fast"}, "worker_cpu must be a number"),
+        ({"action": "scale", "workers": "1", "ps": "1", "worker_cpu": "fast"}, "worker_cpu must be a number"),
         ({"action": "mode", "mode": "wild"}, "mode must be one of manual, suggest, auto"),
         ({"action": "budget", "budget_total": "lots"}, "budget_total must be a number, got 'lots'"),
         ({"action": "stop", "job": " "}, "job must be given"),

@@ -11,6 +11,7 @@ from msgspec.structs import fields
 
 from dlrover_nb.core.commands import requests as r
 from dlrover_nb.core.commands.arguments import description, plain_type
+from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.commands.table import COMMANDS, DECISIONS, OTHERS, ROW_OF, first_line
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import Mode
@@ -19,21 +20,26 @@ from dlrover_nb.dashboard.forms.act import FORM_ACTIONS, request_of
 from dlrover_nb.dashboard.mcp_server import server_of
 from dlrover_nb.magics.arguments import GRAMMAR
 
+SIZES = {
+    "workers": 3, "ps": 2, "worker_cpu": 0.5, "ps_cpu": 0.25, "worker_memory_mib": 1024, "ps_memory_mib": 900,
+}  # fmt: skip
+FLAGS = "--workers 3 --ps 2 --worker-cpu 0.5 --ps-cpu 0.25 --worker-memory 1024 --ps-memory 900"
+TYPED = {name: str(size) for name, size in SIZES.items()}
 # A command, as words behind its verb, as the fields of a form, and as an HTTP body or an agent's arguments.
 WRITTEN = {
     Action.ACCEPT: (r.Accept("p1", why="good"), "p1", {"proposal": "p1"}, {"proposal": "p1"}),
     Action.REJECT: (r.Reject("m2", why="good"), "m2", {"proposal": "m2"}, {"proposal": "m2"}),
     Action.OVERRIDE: (
-        r.Override("p1", workers=3, worker_cpu=0.5, why="good"),
-        "p1 --workers 3 --worker-cpu 0.5",
-        {"proposal": "p1", "workers": "3", "worker_cpu": "0.5", "ps": ""},
-        {"proposal": "p1", "workers": 3, "worker_cpu": 0.5},
+        r.Override("p1", **SIZES, why="good"),
+        f"p1 {FLAGS}",
+        {"proposal": "p1"} | TYPED,
+        {"proposal": "p1"} | SIZES,
     ),
     Action.SCALE: (
-        r.Scale(ps=2, ps_memory_mib=900, why="good"),
-        "--ps 2 --ps-memory 900",
-        {"ps": "2", "ps_memory_mib": "900"},
-        {"ps": 2, "ps_memory_mib": 900},
+        r.Scale(**SIZES, why="good"),
+        FLAGS,
+        TYPED,
+        SIZES,
     ),
     Action.UNDO: (
         r.Undo("d3", cancels=True, why="good"),
@@ -50,7 +56,7 @@ WRITTEN = {
     ),
     Action.BUDGET: (r.SetBudget(None, why="good"), "off", {"budget_total": ""}, {"budget_total": None}),
     Action.MITIGATE: (
-        r.Mitigate(batches={"worker-0": 8, "worker-1": 24}, why="good"),
+        Mitigate(batches={"worker-0": 8, "worker-1": 24}, why="good"),
         "--batches worker-0=8,worker-1=24",
         {"batches:worker-0": "8", "batches:worker-1": "24"},
         {"batches": {"worker-0": 8, "worker-1": 24}},
@@ -116,8 +122,8 @@ def of_verb(action, words):
 
 
 def test_every_command_about_a_running_job_is_written_in_every_way_below():
-    assert set(WRITTEN) == {row.action for row in COMMANDS if row.is_decision}
-    assert set(OTHER_BODIES) == {row.action for row in COMMANDS if row.request and not row.is_decision}
+    assert set(WRITTEN) == {request.action for request in DECISIONS}
+    assert set(OTHER_BODIES) == {request.action for request in OTHERS}
     assert [row.action for row in COMMANDS] == list(ROW_OF), "each action has one row"
     assert all(row.request.action is row.action for row in COMMANDS if row.request is not None)
 
@@ -150,7 +156,7 @@ def test_every_field_says_what_it_is_and_every_command_what_it_does(request_):
 
 
 def test_forms_take_every_command_and_no_field_of_another_version():
-    assert set(FORM_ACTIONS) == {row.action for row in COMMANDS if row.request is not None}
+    assert set(FORM_ACTIONS) == {*WRITTEN, *OTHER_BODIES}
     with pytest.raises(r.InvalidValueError, match=r"got 'budget'; load the page again"):
         of_form("budget", {"budget": "40"})
     with pytest.raises(r.InvalidValueError, match="budget_total must be given"):

@@ -165,7 +165,7 @@ def test_a_browsers_change_needs_the_token_of_our_forms(client, job):
         (b"{", "body"),
         (b"\xff", "body"),
         (b"[" * 5000, "body"),
-        (b'{"verdict": "scale"}', "plan"),
+        (b'{"verdict": "scale"}', "nothing to change"),
         (b'{"verdict": "mode", "mode": "manual", "by": "root"}', "by"),
         (b'{"verdict": "accept", "proposal": "p1", "why": "' + b"x" * 1001 + b'"}', "1000"),
         (b'{"verdict": "delete"}', "delete"),

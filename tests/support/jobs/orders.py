@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.commands.requests import Mitigate
+from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,

@@ -12,8 +12,7 @@ from support.jobs.masters import Master
 
 from dlrover_nb import api
 from dlrover_nb.core.client.handle import JobHandle
-from dlrover_nb.core.commands.node_actions import WORDS, action_of
-from dlrover_nb.core.commands.requests import Mitigate
+from dlrover_nb.core.commands.node_actions import WORDS, Mitigate
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
@@ -146,7 +145,7 @@ def test_the_command_of_an_action_orders_just_that(action):
     call = GRAMMAR.parse_line(order_command("quick-start", action).removeprefix("%dlrover "))
     assert call.verb.name == "mitigate"
     request = Mitigate(**{word: call.values[word] for word in WORDS})
-    assert action_of(request, b.snapshot(nodes=nodes)) == action
+    assert request.chosen(b.snapshot(nodes=nodes)) == action
 
 
 def test_no_command_orders_accumulated_batches():

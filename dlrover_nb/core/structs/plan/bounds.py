@@ -109,6 +109,15 @@ class Pins:
         w, p = plan.worker, plan.ps
         return cls(w.count, p.count, w.cpu, p.cpu, w.memory_mib, p.memory_mib)
 
+    @property
+    def plan(self) -> ResourcePlan | None:
+        """The plan whose parts are all fixed; None: some are left to the search."""
+        worker = (self.workers, self.worker_cpu, self.worker_memory_mib)
+        ps = (self.ps, self.ps_cpu, self.ps_memory_mib)
+        if None in {*worker, *ps}:
+            return None
+        return ResourcePlan(RolePlan(*worker), RolePlan(*ps))  # type: ignore[arg-type]  # none is None
+
     def allows(self, plan: ResourcePlan) -> bool:
         """Whether a plan satisfies every pin."""
         return self.applied(plan) == plan
