@@ -82,8 +82,7 @@ class JobCommands:
     def ask(self, request: Request, *, seen: str = "", key: str = "", run: str = "") -> Decision | None:
         """Ask for something; return the decision made, if it is one.
 
-        The person's right is checked before the request is completed with the job as it is now, so that who
-        may not do something learns that and nothing more.
+        A person who may not do something learns that alone, and not that it could not be done now.
 
         Parameters
         ----------
@@ -100,11 +99,15 @@ class JobCommands:
         NotFoundError, InvalidValueError, StaleDecisionError
             As the request and `run` do; the last one also when the job has ended.
         """
-        outline = request.command(self.name)
+        outline = request.command(self.name, key=key)
         if not request.needs_job:
-            return self.run(replace(outline, key=key, run=run))
-        now = self._allowed(outline)
-        command = request.command(self.name, now, seen=seen, key=key)
+            return self.run(replace(outline, run=run))
+        try:
+            now = self._alive()
+            command = request.command(self.name, now, seen=seen, key=key)
+        except DlroverError:
+            self._commands.check(outline, self._asker, self.facts(outline))
+            raise
         return self.run(replace(command, run=run), now)
 
     def decide(self, request: Decides, *, seen: str = "") -> Decision:
@@ -178,16 +181,9 @@ class JobCommands:
 
         return decision_again(self.snapshot().decisions, answer) if answer else None
 
-    def _allowed(self, outline: Command) -> JobSnapshot:
-        """Return the newest snapshot of a job that accepts decisions, if the person may ask for this."""
-        from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - as in `facts`
-
-        now: JobSnapshot | None = None
-        with suppress(DlroverError):
-            now = self._link.snapshot()
-        facts = facts_of(outline, now, namespace=self.namespace)
-        self._commands.check(outline, self._asker, replace(facts, cluster=self._cluster))
-        snapshot = now or self._link.snapshot()  # which says why there is none
+    def _alive(self) -> JobSnapshot:
+        """Return the newest snapshot of a job that still accepts decisions."""
+        snapshot = self._link.snapshot()
         if snapshot.phase.is_final:
             from dlrover_nb.core.client.submit_again import submit_again  # noqa: PLC0415 - it reads YAML
 

@@ -97,7 +97,7 @@ def test_each_form_accepts_rejects_overrides_or_sets_the_mode(server, master):
     assert master.state.mode is Mode.AUTO
     assert "Undo of d2: mode suggest of job ads is done" in press(server, OPERATOR, "undo")
     assert master.state.mode is Mode.SUGGEST
-    page = press(server, OPERATOR, "override", worker="3", reason=HOSTILE)
+    page = press(server, OPERATOR, "override", workers="3", reason=HOSTILE)
     assert "is done as d4" in page
     assert master.asked[-1].plan.worker.count == 3
     assert "alert(&#x27;x&#x27;)" in page, "the reason is on record"

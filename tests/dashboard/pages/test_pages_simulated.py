@@ -93,9 +93,9 @@ def test_a_proposal_is_rejected_from_the_page_and_the_late_accept_is_told_by_who
 
 def test_a_plan_of_ones_own_runs_and_its_cost_is_on_record(server, job, team):
     form = answer_form(Client(server.url, "otto").get(ADDRESS).text, "scale")
-    told = after(server, OPERATOR, form | {"worker": str(int(form["worker"]) + 1)})
+    told = after(server, OPERATOR, form | {"workers": str(int(form["workers"]) + 1)})
     assert "is done as d1" in told
-    until(lambda: job.snapshot().running and job.snapshot().running.worker.count == int(form["worker"]) + 1)
+    until(lambda: job.snapshot().running and job.snapshot().running.worker.count == int(form["workers"]) + 1)
     page = html.unescape(Client(server.url, "otto").get("jobs?cluster=sim").text)
     assert "1 decision: +" in page
     done = [each.row for each in team.audit.rows(job="ads") if each.row.stage is Stage.DONE]

@@ -24,7 +24,7 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team
-from dlrover_nb.dashboard.pages.waiting import plan_fields
+from dlrover_nb.dashboard.forms.markup import size_values
 
 BOUNDS = PlanBounds(max_workers=6, max_ps=2, worker_cpus=(2.0, 4.0), ps_cpus=(2.0, 4.0))
 BIG = ResourcePlan(RolePlan(5, 4.0, 8192), RolePlan(1, 4.0, 8192))  # 24 of 32 cores
@@ -96,7 +96,7 @@ def test_the_button_asks_for_the_plan_with_what_the_person_saw(address, team, co
         RolePlan(int(given["workers"]), float(given["worker_cpu"]), int(given["worker_memory_mib"])),
         RolePlan(int(given["ps"]), float(given["ps_cpu"]), int(given["ps_memory_mib"])),
     )
-    assert plan_fields(plan).items() <= given.items()
+    assert size_values(plan).items() <= given.items()
     assert has_room(plan, core.capacity(), BOUNDS)
     weighed = team.job("sim", "waiter", Asker(ADMIN, Entry.DASHBOARD)).weigh(plan)
     assert weighed[0].refusal == "" or "training" in weighed[0].refusal
