@@ -11,7 +11,6 @@ from support.driver.real_job import Job, plan, succeeded
 from support.driver.resized_nodes import BEFORE, V1, Resizing, limit, pids
 
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.runtime.process.limits import quota_us
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
@@ -41,7 +40,7 @@ def test_a_job_is_resized_without_a_new_process_or_a_pause_and_every_row_counts_
         job.driver.stop("ada")
         pytest.skip("this process may not make control groups")
     memory = {pid: limit(pid, "memory", "memory.limit_in_bytes") for pid in pids(before).values() if pid}
-    job.decide(Scale.to(AFTER))
+    job.scale(AFTER)
     after = job.until(lambda now: now.running == AFTER)
     assert pids(after) == pids(before)
     for node in after.nodes:
@@ -71,7 +70,7 @@ def test_where_nodes_cannot_be_resized_they_are_replaced(play: Callable[..., Dri
     job = play(n_epoch=5)
     before = job.until(lambda now: now.running == job.spec.plan)
     target = plan(ps_cpu=0.5)
-    job.decide(Scale.to(target))
+    job.scale(target)
     after = job.until(lambda now: now.running == target)
     servers = [{node.id for node in now.nodes if node.role is Role.PS} for now in (before, after)]
     assert servers == [{"ps-0"}, {"ps-1"}]
@@ -85,7 +84,7 @@ def test_a_master_that_is_killed_on_the_way_is_followed_by_one_that_goes_on_with
     job = play(plan=BEFORE, n_epoch=8, backend=ResizingPlayedBackend)
     before = job.until(lambda now: now.running == BEFORE)
     job.backend.n_answer = n_answer
-    job.decide(Scale.to(AFTER))
+    job.scale(AFTER)
     now = job.pass_time(2.0)
     assert (now.running == AFTER) == (n_answer == 4)
     job.crash()
@@ -103,7 +102,7 @@ def test_a_node_that_its_machine_cannot_resize_is_replaced_and_the_story_says_wh
     job.until(lambda now: now.running == BEFORE)
     job.backend.refusals = {"ps-0": "no room"}
     target = ResourcePlan(BEFORE.worker, AFTER.ps)
-    job.decide(Scale.to(target))
+    job.scale(target)
     after = job.until(lambda now: now.running == target)
     assert {node.id for node in after.nodes} == {"ps-1", "ps-2", "worker-0", "worker-1"}
     assert job.story_has("ps-0 cannot be resized in place", "no room")

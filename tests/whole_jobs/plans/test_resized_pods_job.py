@@ -12,7 +12,6 @@ from support.waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
@@ -108,7 +107,7 @@ def test_pods_that_are_resized_keep_their_processes_and_every_row_counts_once(
 ) -> None:
     job = play(plan=BEFORE, n_epoch=8, backend=PlayedPods)
     before = running(job, BEFORE)
-    job.decide(Scale.to(AFTER))
+    job.scale(AFTER)
     after = running(job, AFTER)
     assert {node.pid for node in after.nodes} == {node.pid for node in before.nodes}
     assert {asks(server, node.id) for node in after.nodes if node.role is Role.PS} == {"400m 512Mi"}
@@ -123,7 +122,7 @@ def test_a_machine_without_room_has_its_parameter_server_replaced_and_the_story_
     running(job, BEFORE)
     server.cannot_hold = {"real-0a1b2c3d-ps-0"}
     target = ResourcePlan(BEFORE.worker, AFTER.ps)
-    job.decide(Scale.to(target))
+    job.scale(target)
     after = running(job, target)
     assert names(after) == {"ps-1", "ps-2", "worker-0", "worker-1"}
     assert job.story_has("ps-0 cannot be resized in place", f"Infeasible: {INFEASIBLE}")
@@ -136,7 +135,7 @@ def test_without_the_right_all_nodes_are_replaced_as_ever(
     job = play(plan=BEFORE, n_epoch=8, backend=PlayedPods)
     running(job, BEFORE)
     server.refuses = [(403, *REFUSALS[403])] * 2  # both PS may be asked for before the first answer is there
-    job.decide(Scale.to(AFTER))
+    job.scale(AFTER)
     after = running(job, AFTER)
     assert names(after) == {"ps-2", "ps-3", "worker-2", "worker-3"}
     assert len(server.patches) <= 2, "once it is known, no worker is asked for"

@@ -15,7 +15,6 @@ from support.driver.damaged_world import FilesWorld, damage, killed_job, outcome
 from support.driver.driver_world import features, plan
 
 from dlrover_nb.core.alerts import JobMemory, findings
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir import job_file, journal
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, read_log_file
@@ -242,7 +241,7 @@ def test_a_job_that_went_back_runs_the_plan_that_was_decided_last(tmp_path: Path
     job = FilesWorld(tmp_path, features(400, 20), plan=plan(1, 1), n_epoch=2, checkpoint_every_s=0.5)
     job.start()
     job.until(lambda now: now.running)
-    job.decide(Scale.to(plan(2, 1)))
+    job.scale(plan(2, 1))
     job.until(lambda now: now.running == plan(2, 1))
     job.until(lambda _: len(list(job.folder.glob("checkpoints/*/manifest.json"))) >= 2)
     job.crash()

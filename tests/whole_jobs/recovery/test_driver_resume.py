@@ -17,7 +17,6 @@ from support.waiting import is_gone, until
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.driver.own.transport import MasterSocket
 from dlrover_nb.core.errors import BackendError, CheckpointError
@@ -146,7 +145,7 @@ def test_a_decision_that_a_killed_master_had_only_noted_is_carried_out_by_the_ne
     job.until(lambda now: now.running and now.train.n_sample_done)
     with monkeypatch.context() as patch:
         patch.setattr(JobMaster, "set_target", lambda *_: ())
-        job.decide(Scale.to(plan(2, 1)))
+        job.scale(plan(2, 1))
         job.crash()
     assert len(job.nodes) == 2
     job.come_back()

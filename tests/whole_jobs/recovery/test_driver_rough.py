@@ -12,7 +12,6 @@ import zmq
 from support.driver.real_job import Job, TcpBackend, plan, succeeded
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
 from dlrover_nb.core.runtime.exchange.requests import Exchange, StaleEpoch
@@ -188,7 +187,7 @@ def test_a_change_of_ps_on_a_full_disk_is_given_up_and_nothing_is_lost(
     model = ModelSpec(embedding_dim=64)
     job = start(plan=plan(worker_cpu=1.0), model=model, migration=Migration.RESTART, n_epoch=3)
     job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
-    job.decide(Scale.to(plan(1, 2)))
+    job.scale(plan(1, 2))
     job.until(lambda _: job.story_has("failed", "could not be written", why))
     end = succeeded(job)
     assert end.train.returned == end.train.refused == 0
@@ -206,7 +205,7 @@ def test_a_full_disk_under_journal_history_and_checkpoints_does_not_stop_trainin
         while True:
             file.write(bytes(1024))
             file.flush()
-    job.decide(Scale.to(plan(2, 1)))
+    job.scale(plan(2, 1))
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.finished

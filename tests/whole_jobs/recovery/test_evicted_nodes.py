@@ -10,7 +10,6 @@ import pytest
 from support.driver.driver_world import succeeded as played_to_its_end
 from support.driver.real_job import plan, succeeded
 
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.structs.job.job import JobPhase, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
@@ -92,7 +91,7 @@ def test_a_worker_that_is_evicted_finishes_its_shard_and_is_replaced(
 def test_a_plan_that_changes_while_one_is_evicted_comes_about(play: Callable[..., DriverWorld]) -> None:
     job = play(plan=plan(1, 1, ps_cpu=0.2), n_epoch=3)
     evict_when_trained(job, "ps-0")
-    job.decide(Scale.to(plan(1, 2, ps_cpu=0.2)))
+    job.scale(plan(1, 2, ps_cpu=0.2))
     job.until(lambda now: now.running == plan(1, 2, ps_cpu=0.2) and "ps-0" not in ps_of(now))
     trained_without_loss(job)
 

@@ -7,7 +7,6 @@ import pytest
 from support.driver.external_pods_double import ForeignJob, kill, lines_of, plan
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external.launch.pod_script import STORE
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
@@ -96,7 +95,7 @@ def test_a_tensorflow_job_trains_is_scaled_and_ends_with_its_chief(job, tmp_path
     assert len({each["own"] for each in configs}) == 3
 
     pids = {node: process.pid for node, process in running.pods.items()}
-    assert running.decide(Scale.to(plan(3))).id == "d1"
+    assert running.scale(plan(3)).id == "d1"
     now = running.until(lambda now: is_training(3)(now) and len(lines_of(running, "ps-0")) > 1)
     assert all(running.pods[node].pid == pid for node, pid in pids.items()), "pods that stay are kept"
     assert [len(each["cluster"]["worker"]) for each in lines_of(running, "ps-0")] == [1, 2]
@@ -177,7 +176,7 @@ def test_a_driver_that_comes_back_disturbs_no_program_and_counts_nothing_twice(
     began_s, wall_s = time.monotonic(), time.time
     running = job(tensorflow(tmp_path))
     running.until(is_training(2))
-    running.decide(Scale.to(plan(1)))
+    running.scale(plan(1))
     running.until(lambda now: is_training(1)(now) and len(configs_alone(running)) == 2)
     before, configs = running.now, configs_alone(running)
     abandon(running.driver)

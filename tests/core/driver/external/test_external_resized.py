@@ -14,7 +14,6 @@ from support.waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job.job import JobSpec
@@ -85,7 +84,7 @@ def limits(server):
 def test_programs_go_on_while_their_pods_are_resized(job, server):
     job.until(lambda now: now.running == plan() and len(lines_of(job)) == 3)
     before = {each["pid"] for each in lines_of(job)}
-    job.decide(Scale.to(LARGER))
+    job.scale(LARGER)
     now = job.until(lambda now: now.running == LARGER)
     assert {node.cpu for node in now.nodes if str(node.role) == "worker"} == {1.0}
     assert {each["pid"] for each in lines_of(job)} == before, "no program restarts"
@@ -96,7 +95,7 @@ def test_programs_go_on_while_their_pods_are_resized(job, server):
 def test_programs_whose_pods_cannot_be_resized_get_other_pods(job, server):
     job.until(lambda now: now.running == plan())
     server.pends = ("Infeasible", INFEASIBLE)
-    job.decide(Scale.to(LARGER))
+    job.scale(LARGER)
     now = job.until(lambda now: now.running == LARGER)
     assert {n.id for n in now.nodes} == {"ps-0", "worker-2", "worker-3"}
     until(lambda: len({each["pid"] for each in lines_of(job)}) >= 5, what="programs of the new pods")

@@ -18,7 +18,6 @@ from support.driver.external_pods_double import ROOT, ForeignJob, kill, plan
 from support.waiting import until
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, free_memory
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
@@ -180,7 +179,7 @@ def test_programs_that_are_killed_and_scaled_train_all_rows(job, tmp_path):
     running.until(lambda now: now.train.n_sample_done > 100)
     kill(running.pods["worker-0"])
     running.until(lambda now: now.train.n_sample_done > 400)
-    running.decide(Scale.to(plan(3)))
+    running.scale(plan(3))
     running.until(lambda now: now.train.n_sample_done > 600)
     kill(running.pods["worker-1"])
     end = running.until_end()

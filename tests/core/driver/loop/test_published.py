@@ -11,7 +11,6 @@ from support.driver.driver_world import plan
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.client.until import Until, is_reached
-from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot, loop
 from dlrover_nb.core.driver.loop.published import PublishedState
@@ -117,7 +116,7 @@ def test_what_others_wait_for_is_published_though_no_snapshot_is_due(
     job = play(n_epoch=100)
     job.until(lambda now: now.running == job.spec.plan)
     job.until(lambda now: now.phase is JobPhase.TRAINING and now.train.n_sample_done)
-    taken = job.decide(Scale.to(plan(2, 1)))
+    taken = job.scale(plan(2, 1))
     assert job.now.decisions[-1].id == taken.id, "an answer comes once it is shown"
     job.until(lambda now: now.running == plan(2, 1) and not now.under_way)
     job.driver.stop("ada")
