@@ -140,7 +140,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
 
     for person in ("vic", "olga"):
         link = clusters[person].job(NAME).link
-        for end in (partial(link.stop, person, ""), clusters[person].job(NAME).finish):
+        for end in (partial(link.stop, person, ""), partial(clusters[person].job(NAME).ask, Finish())):
             with pytest.raises(Forbidden, match=rf"{person} may not delete pods/proxy .* right to end jobs"):
                 end()
     assert served.ended == ()
