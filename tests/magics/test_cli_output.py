@@ -142,7 +142,7 @@ def test_a_log_line_is_printed_as_it_was_written(run, memory: MemoryCluster, mon
 
 def test_in_a_pipe_there_is_one_row_for_each_job(run) -> None:
     head, *rows = run("jobs")[1].splitlines()
-    assert head.split()[:2] == ["job", "phase"]
+    assert head.split()[:2] == ["job", "state"]
     assert [row.split()[:2] for row in rows] == [["ctr", "training"], ["over", "succeeded"]]
 
 

@@ -43,7 +43,8 @@ from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.why import answers
-from dlrover_nb.widgets.rows import columns, results
+from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.job_columns import JOBS
 from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
 
 SNAPSHOT = b.snapshot(
@@ -178,7 +179,7 @@ def test_the_page_says_which_table_is_the_main_one() -> None:
 
 
 def test_an_empty_list_still_has_its_columns() -> None:
-    assert list(results.jobs([]).frame().columns) == list(columns.JOBS.names)
+    assert list(results.jobs([]).frame().columns) == list(JOBS.names)
     assert results.jobs([]).json() == b"[]"
 
 

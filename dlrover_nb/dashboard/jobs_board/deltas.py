@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.jobs_board.rows import JobRow, row_of
-from dlrover_nb.dashboard.jobs_board.totals import PersonCost, per_person, totals
+from dlrover_nb.dashboard.jobs_board.totals import PersonCost, per_person
 from dlrover_nb.widgets import units
+from dlrover_nb.widgets.rows.job_totals import totals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,14 +86,9 @@ def delta(before: Board, after: Board) -> dict[str, Any]:
 
 
 def _cells(before: dict[str, JobRow], after: dict[str, JobRow]) -> dict[str, Any]:
-    changed = {}
-    for name, row in after.items():
-        old = before.get(name)
-        if old == row:
-            continue
-        old_cells = {} if old is None else old.wire
-        changed[name] = {key: value for key, value in row.wire.items() if old_cells.get(key) != value}
-    return changed
+    olds = ((name, before.get(name), row) for name, row in after.items())
+    cells = {name: row.wire if old is None else row.changes(old) for name, old, row in olds}
+    return {name: changed for name, changed in cells.items() if changed}
 
 
 def news(before: dict[str, JobRow], after: dict[str, JobRow]) -> list[str]:

@@ -7,7 +7,7 @@ const MISSING = "-";
 const SEARCHED = ["owner", "state", "proposal", "needs"];
 const SORT_MS = 4000; // rows change their places no more often, and never under the pointer or the focus
 const CHART_MS = 300_000;
-const NUMBER = /^[-+]?[\d,]+(?:\.\d+)?(?:e[-+]?\d+)?/;
+const NUMBER = /^[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?/;
 const natural = new Intl.Collator("en", { numeric: true });
 
 const page = document.getElementById("jobs");

@@ -17,6 +17,8 @@ from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
 from dlrover_nb.widgets.jobs.wait_lines import text_of
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
+from dlrover_nb.widgets.rows.job_cells import line_of
+from dlrover_nb.widgets.rows.job_columns import NOTEBOOK, job_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,41 +43,36 @@ _MOST_NODES = 24  # of a table in a saved notebook
 
 def jobs_view(jobs: Sequence[JobSummary], others: Sequence[Block] = ()) -> View:
     """Return the list of jobs, with the blocks of those of others below."""
-    head = ("job", "phase", "owner", "started", "plan", "samples/s", "done", "open")
-    rows = tuple(_job_row(job) for job in jobs)
-    note = "Open: a proposal, or an action against stragglers, that waits for a decision."
-    note += " (past): known from the history alone." if any(map(_is_past, jobs)) else ""
-    silent = [job for job in jobs if not job.live and not _is_past(job)]
-    why = tuple(Paragraph(f"No answer from {job.name}: {job.message or 'reason unknown'}") for job in silent)
-    failed = [job for job in jobs if job.phase is JobPhase.FAILED and job.message]
-    why += tuple(
-        Paragraph(f"{', '.join(job.name for job in failed if job.message == words)}: {words}", Tone.FAILED)
-        for words in dict.fromkeys(job.message for job in failed)
-    )
-    blocks: tuple[Block, ...] = (
-        Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, note),
-        *why,
-    )
     if not jobs:
-        blocks = (Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)),)
-    return View("Jobs", (*blocks, *others))
+        first = Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",))
+        return View("Jobs", (first, *others))
+    head = tuple(column.head for column in NOTEBOOK)
+    rows = tuple(tuple(cell.text for cell in job_cells(NOTEBOOK, line_of(job))) for job in jobs)
+    table = Table(f"{units.counted(len(jobs), 'job')}, newest first", head, rows, _jobs_note(jobs))
+    return View("Jobs", (table, *_silent(jobs), *_failed(jobs), *others))
 
 
-def _is_past(job: JobSummary) -> bool:
-    return not job.live and job.phase.is_final
+def _jobs_note(jobs: Sequence[JobSummary]) -> str:
+    """Return what words of the list mean that are in it."""
+    answer = "Answer: a proposal, or an action against stragglers, waits for your decision."
+    past = "(past): known from the history alone."
+    waits = any(job.waiting and not job.phase.is_final for job in jobs)
+    is_past = any(not job.live and job.phase.is_final for job in jobs)
+    return " ".join((*((answer,) if waits else ()), *((past,) if is_past else ())))
 
 
-def _job_row(job: JobSummary) -> tuple[str, ...]:
-    return (
-        f"{job.name}{' (simulated)' if job.simulated else ''}",
-        f"{job.phase}{' (past)' if _is_past(job) else '' if job.live else ' (no answer)'}",
-        job.owner or units.MISSING,
-        units.clock(job.started_at_s),
-        job.plan.short if job.plan else units.MISSING,
-        units.number(job.samples_per_s) if job.live and not job.phase.is_final else units.MISSING,
-        units.percent(job.done),
-        ", ".join(job.waiting) or units.MISSING,
-    )
+def _silent(jobs: Sequence[JobSummary]) -> tuple[Block, ...]:
+    silent = [job for job in jobs if not (job.live or job.phase.is_final)]
+    return tuple(Paragraph(f"No answer from {job.name}: {job.message or 'reason unknown'}") for job in silent)
+
+
+def _failed(jobs: Sequence[JobSummary]) -> tuple[Block, ...]:
+    """Return why jobs failed, each reason once."""
+    names: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.phase is JobPhase.FAILED and job.message:
+            names.setdefault(job.message, []).append(job.name)
+    return tuple(Paragraph(f"{', '.join(who)}: {why}", Tone.FAILED) for why, who in names.items())
 
 
 def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:

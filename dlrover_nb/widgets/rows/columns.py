@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.past import SeriesRow
     from dlrover_nb.core.structs.views.schema import ColumnSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
-    from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer, Question, Value
 
 
@@ -56,13 +55,6 @@ EFFECT: dict[str, Callable[[Candidate], object]] = {
 
 # jobs and their nodes
 
-JOBS: Columns[JobSummary] = Columns(
-    {
-        **fields("job=name phase owner started_at_s live simulated"),
-        **through("plan", PLAN),
-        **fields("samples_per_s done left_s open_proposal open_mitigation message"),
-    }
-)
 STATUS: Columns[JobSnapshot] = Columns(
     {
         **fields("job=spec.name phase message owner=spec.owner mode at_s started_at_s ended_at_s simulated"),

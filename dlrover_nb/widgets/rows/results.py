@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions.goals import VALUES
 from dlrover_nb.widgets.mitigations import deciders
 from dlrover_nb.widgets.rows import columns as c
+from dlrover_nb.widgets.rows.job_columns import JOBS
 from dlrover_nb.widgets.rows.tables import Columns, Table, Tables, fields, listed, one
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ _CLUSTER: Columns[tuple[str, Capacity | None, str, str]] = Columns(
 
 def jobs(summaries: Iterable[JobSummary]) -> Tables:
     """Return the list of jobs."""
-    return listed("jobs", c.JOBS, summaries)
+    return listed("jobs", JOBS, summaries)
 
 
 def unmanaged(summaries: Iterable[UnmanagedJob]) -> Tables:

@@ -6,25 +6,18 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import for_each
 from support.dashboard.team_clusters import job_snapshot
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, ChainedRow, Entry, Stage
-from dlrover_nb.core.structs.decisions.decisions import Prediction
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.jobs_board.boards import KEPT_S, SHOWN_S, LastSeen
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, MOST_NEWS, board_of, delta
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, Wanted, wanted_from, wanted_of
-from dlrover_nb.dashboard.jobs_board.rows import KEYS, band_words, off_band, ordered, row_of, sort_value
-from dlrover_nb.dashboard.jobs_board.totals import (
-    cost_rate,
-    decision_costs,
-    decisions_sum,
-    per_person,
-    totals,
-)
+from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, KEYS, ordered, row_of, sort_value
+from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum, per_person
+from dlrover_nb.widgets.rows.job_totals import cost_rate, totals
 
 JOB = summarize(job_snapshot("ads", owner="ada"))
 QUIET = replace(JOB, open_proposal=None, memory_needs=(), outlook=replace(JOB.outlook, proposed=None))
@@ -100,34 +93,24 @@ def test_new_proposals_and_failed_jobs_are_news_and_many_are_counted():
     assert "w" not in delta(EMPTY, board_of(many, None)), "whoever opens the page sees them anyway"
 
 
-@for_each(
-    ("rate", "said"),
-    [
-        (90.0, "within the band"),
-        (100.0, "within the band"),
-        (70.4, "12 % below the band"),
-        (121.0, "10 % above the band"),
-    ],
-)
-def test_throughput_is_compared_with_the_band_in_words(rate, said):
-    assert band_words(off_band(rate, Prediction(95.0, 80.0, 110.0, extrapolates=False))) == said
-
-
-@given(st.floats(1e-3, 1e9), st.floats(1e-3, 1e9), st.floats(1e-3, 1e9))
-def test_a_job_is_off_the_band_on_the_side_where_it_is(rate, one, other):
-    low, high = sorted((one, other))
-    off = off_band(rate, Prediction((low + high) / 2, low, high, extrapolates=False))
-    assert off <= 0 or rate > high
-    assert off >= 0 or rate < low
-
-
 def test_what_needs_somebody_stands_first_and_what_is_not_known_last():
     failed = replace(QUIET, name="b", phase=JobPhase.FAILED)
     ended = replace(QUIET, name="a", phase=JobPhase.SUCCEEDED)
     rows = [row_of(job) for job in (ended, failed, replace(QUIET, name="c"), JOB)]
-    assert [row.name for row in ordered(rows, "needs", is_down=False)][:2] == ["ads", "b"]
+    assert [row.name for row in ordered(rows, "needs", is_down=False)] == ["ads", "b", "c", "a"]
     for is_down in (False, True):
         assert {row.name for row in ordered(rows, "rate", is_down=is_down)[-2:]} == {"a", "b"}
+
+
+def test_an_end_that_is_not_known_stands_last_though_its_chance_is_known():
+    due = replace(QUIET, left_s=None, outlook=replace(QUIET.outlook, in_time=0.9))
+    row = row_of(due)
+    assert row.cell("ends").text == "-, 90 % by the deadline"
+    assert sort_value(row, "ends") is None
+
+
+def test_the_columns_take_the_whole_width_and_no_more():
+    assert sum(column.width for column in COLUMNS) == 100
 
 
 @given(st.lists(jobs, max_size=8, unique_by=lambda job: job.name), st.sampled_from([*KEYS]), st.booleans())
@@ -194,7 +177,7 @@ def test_a_job_that_has_ended_is_not_waited_for():
 
 def test_a_silent_master_is_said_in_words_and_its_last_speed_is_no_news():
     row = row_of(QUIET, silent_s=12.0)
-    assert row.cell("state").text == "training, no answer for 15 s"
+    assert row.cell("state").text == "training (no answer for 15 s)"
     assert row.needs == ("master silent",)
     assert row.cell("rate").text == "-"
 

@@ -14,13 +14,13 @@ from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook, PlanBudget
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.review import Link, header_html, undo_words
 from dlrover_nb.widgets.jobs.status import budget_words, status_view, summary_facts
 from dlrover_nb.widgets.past.report import report_html
 from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.job_cells import Rank, cost_cell, line_of, needs
 
 NOW = PlanBudget(b.NOW_PLAN, 2.0, end_cost=1.5, enough=0.96, share=1.0)
 ENOUGH = BudgetOutlook("quick-start", 10.0, 4.0, "USD", 2.0, 1000.0, 2_700_000, now=NOW)
@@ -90,10 +90,10 @@ def test_a_job_without_a_limit_shows_none():
 
 
 def test_the_list_of_jobs_names_the_share_and_wants_attention_from_four_fifths_on():
-    assert "40 % of its budget spent" in " ".join(cell.text for cell in row_of(summarize(limited())).cells)
-    assert (4, "budget") in needs(summarize(limited(SHORT)))
-    assert (4, "budget") not in needs(summarize(limited()))
-    assert (4, "budget") not in needs(summarize(b.snapshot()))
+    assert "40 % of its budget spent" in cost_cell(line_of(summarize(limited()))).text
+    assert (Rank.LIMIT, "budget") in needs(summarize(limited(SHORT)))
+    assert (Rank.LIMIT, "budget") not in needs(summarize(limited()))
+    assert (Rank.LIMIT, "budget") not in needs(summarize(b.snapshot()))
 
 
 def test_results_as_data_hold_the_money():

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
-from dlrover_nb.widgets.clusters.many.columns import HEAD, columns
+from dlrover_nb.widgets.clusters.many.columns import columns
 from dlrover_nb.widgets.clusters.many.grid import moved_most
 from dlrover_nb.widgets.clusters.many.look import look
+from dlrover_nb.widgets.rows.job_columns import LIVE
 from dlrover_nb.widgets.svg.marks import Line, Plot
 from dlrover_nb.widgets.svg.svg_drawing import draw_panel
 
@@ -29,8 +30,9 @@ def view(state: shown.JobsViewState) -> View:
         blocks.append(Paragraph(data.badge, Tone.WARNING))
     if data.rows:
         blocks.append(StaticChart(chart(state), data_table(state)))
+        head = tuple(column.head for column in LIVE)
         rows = tuple(row.cells for row in data.rows)
-        blocks.append(Table("Jobs, those that need attention first", HEAD, rows))
+        blocks.append(Table("Jobs, those that need attention first", head, rows))
     else:
         blocks.append(Paragraph("No jobs yet. Start one with:", Tone.HINT, ("%dlrover submit quick-start",)))
     return View(title(state), tuple(blocks))

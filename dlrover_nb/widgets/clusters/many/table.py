@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from bokeh.models import ColumnDataSource, CustomJS, Div
 
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.clusters.many.columns import HEAD
 from dlrover_nb.widgets.clusters.many.look import N_LOOK, swatch
+from dlrover_nb.widgets.rows.job_cells import Rank
+from dlrover_nb.widgets.rows.job_columns import LIVE
 from dlrover_nb.widgets.theme import ATTENTION, BG, EDGE
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.widgets.clusters.many.columns import Row
 
-_RIGHT = (3, 4, 5)  # columns of numbers
+_RIGHT = tuple(i for i, column in enumerate(LIVE) if column.is_number)
 _SLOT = "slot"
 _STYLE = (
     "<style>.bk-clearfix{display:block!important}"
@@ -32,7 +33,7 @@ _STYLE = (
     f"tr.now{{background:{ATTENTION}}}</style>"
 )
 _SCROLLED = {"max-height": "440px", "overflow-y": "auto"}  # an opened job is shown below
-# Ranks below 3 need attention: a shaded row, besides the text of its cells. Cells are not escaped yet.
+# A row that needs attention is shaded, besides the text of its cells. Cells are not escaped yet.
 _DRAW = """
 const esc = (s) => String(s).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`)
 const data = source.data, n = data.rank.length, rows = []
@@ -42,7 +43,7 @@ for (let i = 0; i < n; i++) {
     return j == 0 ? `<th scope="row">${text}</th>` : `<td${side}>${text}</td>`
   })
   const line = data.slot[i] < 0 ? '' : looks[data.slot[i] % looks.length]
-  rows.push(`<tr${data.rank[i] < 3 ? ' class="now"' : ''}><td>${line}</td>${cells.join('')}</tr>`)
+  rows.push(`<tr${data.rank[i] < runs ? ' class="now"' : ''}><td>${line}</td>${cells.join('')}</tr>`)
 }
 div.setv({text: `${head}<tbody>${rows.join('')}</tbody></table>`}, {sync: false})
 """
@@ -52,7 +53,7 @@ class JobsTable:
     """The table; `root` is its Bokeh model."""
 
     def __init__(self) -> None:
-        self._keys = [f"c{i}" for i in range(len(HEAD))]
+        self._keys = [f"c{i}" for i in range(len(LIVE))]
         self.source = ColumnDataSource({key: [] for key in (*self._keys, "rank", _SLOT)})
         self.root = Div(
             text="",
@@ -68,6 +69,7 @@ class JobsTable:
                 "div": self.root,
                 "keys": self._keys,
                 "right": list(_RIGHT),
+                "runs": int(Rank.RUNS),
                 "looks": [swatch(slot) for slot in range(N_LOOK)],
                 "head": head_html(),
             },
@@ -101,7 +103,7 @@ def _changed(old: Sequence[object], new: Sequence[object]) -> list[tuple[int, ob
 
 def head_html() -> str:
     """Return the start of the table, up to its body."""
-    names = "".join(f'<th scope="col"{_side(i)}>{escape(name)}</th>' for i, name in enumerate(HEAD))
+    names = "".join(f'<th scope="col"{_side(i)}>{escape(each.head)}</th>' for i, each in enumerate(LIVE))
     caption = "Jobs, those that need attention first"
     return f"{_STYLE}<table><caption>{caption}</caption><thead><tr><td></td>{names}</tr></thead>"
 
@@ -114,7 +116,7 @@ def html(rows: Sequence[Row]) -> str:
 def _row(row: Row) -> str:
     first, *rest = map(escape, row.cells)
     cells = "".join(f"<td{_side(i)}>{cell}</td>" for i, cell in enumerate(rest, 1))
-    now = ' class="now"' if row.rank < 3 else ""
+    now = ' class="now"' if row.rank < Rank.RUNS else ""
     return f'<tr{now}><td>{swatch(row.slot)}</td><th scope="row">{first}</th>{cells}</tr>'
 
 
