@@ -23,7 +23,7 @@ from dlrover_nb.keyboard import keyboard
 from dlrover_nb.magics.verb import DetachedError
 from dlrover_nb.output import CLI, in_shell_words
 from dlrover_nb.terminal import render
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.jobs.status import status_tables
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -184,7 +184,7 @@ def follow(handle: JobHandle, stream: TextIO) -> JobSnapshot:
     try:
         while True:
             snapshot = handle.snapshot()
-            stream.write(in_shell_words(results.status(snapshot).json().decode()) + "\n")
+            stream.write(in_shell_words(status_tables(snapshot).json().decode()) + "\n")
             stream.flush()
             if snapshot.phase.is_final:
                 return snapshot

@@ -16,7 +16,7 @@ from dlrover_nb.core.errors import AuditBrokenError, InvalidValueError, NotFound
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.audited import AuditFilter
 from dlrover_nb.widgets.past import audit as drawn
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import Columns, fields, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.blocks import View
     from dlrover_nb.widgets.rows.tables import Tables
 
+_COMMANDS: Columns[AuditedCommand] = Columns(
+    fields(
+        "row=seq at_s=asked.at_s person=asked.person entry=asked.entry job=asked.job "
+        "action=asked.action subject=asked.subject why=asked.why plan_before=asked.plan_before "
+        "plan_after=asked.plan_after mitigation=asked.mitigation "
+        "predicted_samples_per_s=asked.predicted_samples_per_s low=asked.low high=asked.high "
+        "stage=last.stage answer=last.answer first=asked.first"
+    )
+)
 N_DIGIT = 12  # of a hash, at the least, to be compared
 
 
@@ -48,7 +57,7 @@ class AuditView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.audit(self.commands)
+        return listed("commands", _COMMANDS, self.commands)
 
 
 def audit(job: str | None = None, *, since: str | None = None, n: int = 50) -> AuditView:

@@ -25,7 +25,7 @@ from dlrover_nb.core.export import (
 from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,7 +98,7 @@ class ExportView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(path=self.path, text=self.text, checked=self.checked, to_fill_in=self.to_fill_in)
+        return facts(path=self.path, text=self.text, checked=self.checked, to_fill_in=self.to_fill_in)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,7 +116,7 @@ class CheckView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(path=self.path, kinds=self.kinds, server=self.server)
+        return facts(path=self.path, kinds=self.kinds, server=self.server)
 
 
 def export(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, View
 from dlrover_nb.widgets.past.records import decision_view, plan_view
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.columns import PLAN, through
+from dlrover_nb.widgets.rows.tables import Columns, Tables, fields, one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,8 +32,18 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.widgets.rows.tables import Tables
 
+_FILE: Columns[ImportView] = Columns(
+    {
+        **fields(
+            "path job=imported.name kind=imported.kind version=imported.version "
+            "auto_scale=imported.auto_scale"
+        ),
+        **through("imported.plan", PLAN),
+        **fields("changed=imported.differs unknown=imported.unknown"),
+    }
+)
+_DIFFERENCES: Columns[tuple[str, str, str]] = Columns(fields("what=0 in_file=1 now=2"))
 _OWN = {"plan", "owner"}  # keys of a job that an import compares otherwise, or not
 
 
@@ -114,7 +126,7 @@ class ImportView(Shown):
     def tables(self) -> Tables:
         """Return it as data: the file, and what differs from the running job."""
         rows = () if self.running is None else tuple(differences(self.imported, self.running))
-        return results.imported(self.path, self.imported, rows)
+        return Tables(one(_FILE, self), {"differences": _DIFFERENCES.table(rows)})
 
     def _beside(self) -> tuple[Block, ...]:
         """Return how it differs from the job that runs under that name."""
@@ -164,7 +176,7 @@ def differences(imported: Imported, running: JobSnapshot) -> Iterable[tuple[str,
     """Yield (what, in the file, now) for each part of the plan and the job that is not the same."""
     plan = imported.plan or imported.parts.applied(running.target)
     for role in ("worker", "ps"):
-        for field in fields(getattr(plan, role)):
+        for field in fields_of(getattr(plan, role)):
             here, now = (getattr(getattr(p, role), field.name) for p in (plan, running.target))
             if here != now:
                 yield f"plan.{role}.{field.name}", f"{here:g}", f"{now:g}"

@@ -18,8 +18,33 @@ from support.jobs import builders as b
 from support.jobs.past_jobs import past, run
 from support.jobs.replies import LINE, explanation
 
+from dlrover_nb.api.audit import AuditView
 from dlrover_nb.api.exports import CheckView, ExportView
-from dlrover_nb.api.views.job_views import Note, TextView
+from dlrover_nb.api.imports import ImportView
+from dlrover_nb.api.views.brain_view import BrainView
+from dlrover_nb.api.views.connection_view import ConnectionView
+from dlrover_nb.api.views.goals_view import GoalsView
+from dlrover_nb.api.views.job_views import (
+    DecisionView,
+    HistoryView,
+    JobsView,
+    LogsView,
+    Note,
+    PlansView,
+    RunsView,
+    ScoresView,
+    ShardsView,
+    Shown,
+    StatusView,
+    SubmittedView,
+    TextView,
+    WhatIfView,
+    WhyView,
+)
+from dlrover_nb.api.views.load_view import LoadView
+from dlrover_nb.api.views.page_view import PageView
+from dlrover_nb.api.views.stragglers_view import MitigationsView, StragglersView
+from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.imported import Imported
 from dlrover_nb.core.history import scoreboard
@@ -32,6 +57,7 @@ from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
 from dlrover_nb.core.structs.decisions.actions import KillRestart, Proposed
 from dlrover_nb.core.structs.decisions.audited import AuditedCommand
 from dlrover_nb.core.structs.decisions.goals import answer, read_goals
+from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.core.structs.decisions.questions import Weighed
 from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
@@ -42,10 +68,10 @@ from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace, Stragg
 from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.core.why import answers
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.dashboard.api_v1.tokens import Token
+from dlrover_nb.magics.verbs.programs import TokensView
 from dlrover_nb.widgets.rows.job_columns import JOBS
-from dlrover_nb.widgets.rows.tables import Columns, Tables, listed
+from dlrover_nb.widgets.rows.tables import Columns, listed
 
 SNAPSHOT = b.snapshot(
     quarantined=(QuarantinedShard(Purpose.TRAIN, 7, 0, 0, 512, 9, ("worker-0",)),),
@@ -63,21 +89,21 @@ REVIEW = Review(
     (Proposed(KillRestart("worker-0", Role.WORKER), "it is slow"),),
     "antdt-nd",
 )
-RESULTS: dict[str, Tables] = {
-    "jobs": results.jobs([summarize(SNAPSHOT)]),
-    "unmanaged": results.unmanaged([UnmanagedJob("raysubmit_x7", "Ray job", "RUNNING")]),
-    "status": results.status(SNAPSHOT),
-    "submit": results.submitted(SNAPSHOT.spec, SCHEMA),
-    "plans": results.plans(SNAPSHOT),
-    "why": results.why(explanation(), answers(explanation(), SNAPSHOT)),
-    "whatif": results.whatif([Weighed(b.BETTER_PLAN, None, "no room")]),
-    "decision": results.decision(SNAPSHOT.decisions[0], SNAPSHOT),
-    "logs": results.logs([LINE]),
-    "stragglers": results.stragglers(SNAPSHOT, REVIEW),
-    "mitigations": results.mitigations(SNAPSHOT),
-    "shards": results.shards(SNAPSHOT),
-    "goals": results.goals(answer(read_goals("≤ 1 $/h", 0.0), ()), SNAPSHOT),
-    "brain": results.brain(
+RESULTS: dict[str, Shown] = {
+    "jobs": JobsView((summarize(SNAPSHOT),)),
+    "unmanaged": UnmanagedJobView(UnmanagedJob("raysubmit_x7", "Ray job", "RUNNING"), lambda *_: ()),
+    "status": StatusView(SNAPSHOT),
+    "submit": SubmittedView(SNAPSHOT.spec, schema=SCHEMA),
+    "plans": PlansView(SNAPSHOT),
+    "why": WhyView(explanation(), SNAPSHOT),
+    "whatif": WhatIfView((Weighed(b.BETTER_PLAN, None, "no room"),), SNAPSHOT),
+    "decision": DecisionView(SNAPSHOT.decisions[0], SNAPSHOT),
+    "logs": LogsView("ctr", (LINE,)),
+    "stragglers": StragglersView(SNAPSHOT, REVIEW),
+    "mitigations": MitigationsView(SNAPSHOT),
+    "shards": ShardsView(SNAPSHOT),
+    "goals": GoalsView(SNAPSHOT, answer(read_goals("≤ 1 $/h", 0.0), ())),
+    "brain": BrainView(
         BrainRound(
             "here",
             "one",
@@ -89,25 +115,25 @@ RESULTS: dict[str, Tables] = {
             queue=(QueuedJob("late", "bob", b.NOW_PLAN, None, QueuePlace(1, 1, "needs 2 cores")),),
         )
     ),
-    "runs": results.runs([run()]),
-    "history": results.history(past()),
-    "audit": results.audit([AuditedCommand(1, ROW)]),
-    "score": results.scores(scoreboard({"quick-start": past().outcomes})),
-    "connect": results.cluster(
-        "Ray", Capacity((NodeShape(2, 8192, 3),)), "", ClusterAccess((), (Allowed("a", "b", ("c",)),))
+    "runs": RunsView((run(),)),
+    "history": HistoryView(past()),
+    "audit": AuditView((AuditedCommand(1, ROW),)),
+    "score": ScoresView(scoreboard({"quick-start": past().outcomes})),
+    "connect": ConnectionView(
+        "Ray", Capacity((NodeShape(2, 8192, 3),)), ClusterAccess((), (Allowed("a", "b", ("c",)),))
     ),
-    "cluster": results.load(
+    "cluster": LoadView(
         "Ray",
         ClusterLoad((MachineLoad("a", Amount(4, 8192), (("ctr", Amount(1, 512)),)),)),
-        [LoadPoint("", 1.0, Amount(4, 8192), Amount(1, 512), Amount(3, 7680), None)],
+        (LoadPoint("", 1.0, Amount(4, 8192), Amount(1, 512), Amount(3, 7680), None),),
     ),
-    "export": ExportView("job.yaml", "kind: ElasticJob").tables(),
-    "check": CheckView("job.yaml", ("ElasticJob",)).tables(),
-    "import": results.imported(
-        "job.yaml", Imported("ElasticJob", "ctr", None, b.NOW_PLAN, Pins()), [("epochs", "2", "3")]
-    ),
-    "note": Note("Deleted ctr").tables(),
-    "help": TextView("Help", "text").tables(),
+    "export": ExportView("job.yaml", "kind: ElasticJob"),
+    "check": CheckView("job.yaml", ("ElasticJob",)),
+    "import": ImportView("job.yaml", Imported("ElasticJob", "ctr", None, b.BETTER_PLAN, Pins()), SNAPSHOT),
+    "page": PageView("Dashboard", "http://127.0.0.1:8080"),
+    "tokens": TokensView((Token("f00d", "ada", AccessRole.VIEWER, "ml", 1.8e9),), 1.7e9),
+    "note": Note("Deleted ctr"),
+    "help": TextView("Help", "text"),
 }
 
 
@@ -133,7 +159,8 @@ def _expanded(keys: list[str], found: dict[str, list[str]]) -> list[str]:
 def declared() -> dict[str, set[str]]:
     """Return the same from the code."""
     found: dict[str, set[str]] = {}
-    for result, tables in RESULTS.items():
+    for result, shown in RESULTS.items():
+        tables = shown.tables()
         if tables.head is not None:
             found[result] = set(tables.head.columns)
         for name, table in tables.tables.items():
@@ -155,9 +182,15 @@ def test_the_reference_lists_every_key_and_no_other() -> None:
     assert {where: keys for where, keys in page.items() if not where.startswith("Columns/")} == code
 
 
+def test_every_kind_of_result_is_on_the_page() -> None:
+    """A new one is added to `RESULTS`, and so to the page."""
+    product = {each.__name__ for each in Shown.__subclasses__() if each.__module__.startswith("dlrover_nb.")}
+    assert product == {type(shown).__name__ for shown in RESULTS.values()}
+
+
 @for_each("name", RESULTS)
 def test_json_and_frames_hold_the_documented_columns(name: str) -> None:
-    tables = RESULTS[name]
+    tables = RESULTS[name].tables()
     content = json.loads(tables.json())
     first = content[0] if tables.head is None else content
     assert set(first) == declared()[name] | (set() if tables.head is None else set(tables.tables))
@@ -169,7 +202,8 @@ def test_json_and_frames_hold_the_documented_columns(name: str) -> None:
 
 
 def test_the_page_says_which_table_is_the_main_one() -> None:
-    main = {f"{name}/{t.main}" for name, t in RESULTS.items() if t.head is not None and t.main}
+    every = {name: shown.tables() for name, shown in RESULTS.items()}
+    main = {f"{name}/{t.main}" for name, t in every.items() if t.head is not None and t.main}
     said = {
         f"{part.split(None, 1)[0]}/{m}"
         for part in PAGE.split("\n## ")
@@ -179,8 +213,8 @@ def test_the_page_says_which_table_is_the_main_one() -> None:
 
 
 def test_an_empty_list_still_has_its_columns() -> None:
-    assert list(results.jobs([]).frame().columns) == list(JOBS.names)
-    assert results.jobs([]).json() == b"[]"
+    assert list(JobsView(()).to_frame().columns) == list(JOBS.names)
+    assert JobsView(()).tables().json() == b"[]"
 
 
 @given(st.lists(st.floats() | st.none()))
@@ -192,9 +226,9 @@ def test_what_is_not_a_number_is_null_in_json(values: list[float | None]) -> Non
 
 def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(NotFoundError, match="no table 'node' in this result; known: nodes, memory"):
-        results.status(SNAPSHOT).frame("node")
+        StatusView(SNAPSHOT).to_frame("node")
 
 
 def test_an_ended_job_does_not_change_its_plan() -> None:
     ended = replace(SNAPSHOT, running=None, phase=b.JobPhase.STOPPED)
-    assert not results.status(ended).frame()["changing"][0]
+    assert not StatusView(ended).to_frame()["changing"][0]

@@ -10,13 +10,28 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.cluster.cluster_access import NOTHING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, View
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import Columns, Tables, fields, one
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
-    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
     from dlrover_nb.widgets.blocks import Block
-    from dlrover_nb.widgets.rows.tables import Tables
+
+_CLUSTER: Columns[ConnectionView] = Columns(
+    fields(
+        "cluster=description total_cpu=room.total_cpu total_memory_mib=room.total_memory_mib message "
+        "ask=standing.ask"
+    )
+)
+_MACHINES: Columns[NodeShape] = Columns(fields("machines=count cpu memory_mib"))
+_RIGHTS: Columns[Allowed] = Columns(
+    {
+        **fields("what right"),
+        "allowed": lambda r: not r.missing,
+        **fields("missing"),
+        "needed": lambda r: not r.optional,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,24 +42,34 @@ class ConnectionView(Shown):
     capacity: Capacity | DlroverError  # why nothing is known of it
     standing: ClusterAccess = NOTHING
 
+    @property
+    def room(self) -> Capacity | None:
+        """The capacity; None: it is not known."""
+        return None if isinstance(self.capacity, DlroverError) else self.capacity
+
+    @property
+    def message(self) -> str:
+        """Why the capacity is not known; empty: it is."""
+        return str(self.capacity) if isinstance(self.capacity, DlroverError) else ""
+
     def view(self) -> View:
         """Return the content."""
-        facts, rights = self.standing.facts, _allowed_blocks(self.standing)
-        if isinstance(self.capacity, DlroverError):
-            return View(
-                self.description, (Facts(facts), Paragraph(str(self.capacity), Tone.WARNING), *rights)
-            )
-        c = self.capacity
-        total = Facts((*facts, ("in all", f"{c.total_cpu:g} cores, {units.memory(c.total_memory_mib)}")))
-        rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in c.shapes)
+        facts, rights, room = self.standing.facts, _allowed_blocks(self.standing), self.room
+        if room is None:
+            return View(self.description, (Facts(facts), Paragraph(self.message, Tone.WARNING), *rights))
+        cores, memory = f"{room.total_cpu:g} cores", units.memory(room.total_memory_mib)
+        total = Facts((*facts, ("in all", f"{cores}, {memory}")))
+        rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in room.shapes)
         machines = Table("Machines", ("machines", "cores each", "memory each"), rows)
         return View(self.description, (total, machines, *rights))
 
     def tables(self) -> Tables:
-        """Return it as data."""
-        if isinstance(self.capacity, DlroverError):
-            return results.cluster(self.description, None, str(self.capacity), self.standing)
-        return results.cluster(self.description, self.capacity, "", self.standing)
+        """Return it as data: its machines, and the user's rights there."""
+        tables = {
+            "machines": _MACHINES.table(self.room.shapes if self.room is not None else ()),
+            "rights": _RIGHTS.table(self.standing.allowed),
+        }
+        return Tables(one(_CLUSTER, self), tables)
 
 
 def _allowed_blocks(access: ClusterAccess) -> tuple[Block, ...]:

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.decisions.goals import answer, read_goals
+from dlrover_nb.core.structs.decisions.goals import VALUES, answer, read_goals
 from dlrover_nb.widgets.jobs import goals
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import Columns, Tables, fields, one
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.goals import GoalAnswer
+    from dlrover_nb.core.structs.decisions.goals import Goal, GoalAnswer
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.blocks import View
-    from dlrover_nb.widgets.rows.tables import Tables
+
+_MET: Columns[GoalsView] = Columns(
+    fields("job=snapshot.spec.name is_met is_sure=answer.is_sure plan=answer.plan.plan.short")
+)
+_GOALS: Columns[tuple[Goal, float | None, float | None]] = Columns(
+    fields("goal=0.text kind=0.kind limit=0.limit value=1 nearest=2")
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,7 +42,13 @@ class GoalsView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.goals(self.answer, self.snapshot)
+        plan, alone = self.answer.plan, dict(self.answer.alone)
+        nearest = {each.goal: each.nearest for each in self.answer.bindings}
+        rows = (
+            (goal, None if plan is None else VALUES[goal.kind](plan), nearest.get(goal, alone.get(goal)))
+            for goal in self.answer.goals
+        )
+        return Tables(one(_MET, self), {"goals": _GOALS.table(rows)}, "goals")
 
 
 def goals_view(text: str, snapshot: JobSnapshot) -> GoalsView:

@@ -21,8 +21,9 @@ from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.clusters.schema import schema_blocks
 from dlrover_nb.widgets.jobs import logs, plans, status, why
 from dlrover_nb.widgets.past import history, scores
-from dlrover_nb.widgets.rows import results
-from dlrover_nb.widgets.rows.tables import Tabular
+from dlrover_nb.widgets.rows import columns as c
+from dlrover_nb.widgets.rows.job_columns import JOBS
+from dlrover_nb.widgets.rows.tables import Tables, Tabular, facts, listed, one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.core.why import Answer, Question
     from dlrover_nb.widgets.blocks import Block
-    from dlrover_nb.widgets.rows.tables import Tables
 
 
 class Shown(Tabular):
@@ -105,7 +105,7 @@ class JobsView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.jobs(self.jobs)
+        return listed("jobs", JOBS, self.jobs)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -140,7 +140,7 @@ class StatusView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.status(self.snapshot)
+        return status.status_tables(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -155,7 +155,14 @@ class PlansView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.plans(self.snapshot)
+        snapshot = self.snapshot
+        name, front = snapshot.spec.name, snapshot.front
+        tables = {
+            "proposals": c.PROPOSALS.table(snapshot.proposals),
+            "front": c.FRONT.table(front.candidates if front else ()),
+            "outcomes": c.OUTCOMES.table((name, outcome) for outcome in snapshot.outcomes),
+        }
+        return Tables(one(c.OPEN_PROPOSAL, snapshot), tables, "proposals")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,7 +184,14 @@ class WhyView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.why(self.explanation, self.answers)
+        e, replies = self.explanation, self.answers
+        tables = {
+            "answers": c.ANSWERS.table(replies),
+            "numbers": c.NUMBERS.table((each.question, value) for each in replies for value in each.values),
+            "marginals": c.MARGINALS.table(e.marginals),
+            "evidence": c.EVIDENCE.table(e.evidence),
+        }
+        return Tables(one(c.WHY, e), tables)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -193,7 +207,7 @@ class WhatIfView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.whatif(self.weighed)
+        return listed("plans", c.WHATIF, self.weighed)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -214,7 +228,7 @@ class RunsView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.runs(self.runs)
+        return listed("runs", c.RUNS, self.runs)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -229,7 +243,15 @@ class HistoryView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.history(self.history)
+        past = self.history
+        tables = {
+            "proposals": c.PROPOSALS.table(past.proposals),
+            "decisions": c.DECISIONS.table(past.decisions),
+            "outcomes": c.OUTCOMES.table((past.run.job, outcome) for outcome in past.outcomes),
+            "mitigations": c.actions(past.mitigations, past.decisions),
+            "series": c.SERIES.table(past.series),
+        }
+        return Tables(one(c.RUNS, past.run), tables)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -243,8 +265,10 @@ class ScoresView(Shown):
         return scores.scores_view(self.scoreboard)
 
     def tables(self) -> Tables:
-        """Return it as data."""
-        return results.scores(self.scoreboard)
+        """Return it as data: of all jobs together (the head), and of each."""
+        board = self.scoreboard
+        tables = {"jobs": c.SCORES.table(board.jobs), "outcomes": c.OUTCOMES.table(board.outcomes)}
+        return Tables(one(c.SCORES, (None, board.total)), tables, "jobs")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -261,7 +285,7 @@ class DecisionView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.decision(self.decision, self.snapshot)
+        return Tables(one(c.DECIDED, (self.snapshot.spec.name, self.decision)))
 
 
 def logs_title(job: str, node: str | None) -> str:
@@ -289,7 +313,7 @@ class LogsView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.logs(self.lines)
+        return listed("lines", c.LOGS, self.lines)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -306,7 +330,7 @@ class Note(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(title=self.title, text=self.text, path=self.path)
+        return facts(title=self.title, text=self.text, path=self.path)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -342,7 +366,8 @@ class SubmittedView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.submitted(self.spec, self.schema)
+        columns = () if self.schema is None else self.schema.columns
+        return Tables(one(c.SUBMITTED, self.spec), {"columns": c.COLUMNS.table(columns)})
 
     def _budget(self) -> tuple[Paragraph, ...]:
         """Say how long the total budget lasts with the first plan; nothing without one."""
@@ -393,7 +418,7 @@ class TextView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(title=self.title, text=self.text)
+        return facts(title=self.title, text=self.text)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -425,7 +450,13 @@ class ShardsView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.shards(self.snapshot)
+        snapshot = self.snapshot
+        tables = {
+            "shards": c.SHARDS.table((("train", snapshot.train), ("evaluate", snapshot.evaluate))),
+            "quarantine": c.QUARANTINE.table(snapshot.quarantined),
+            "skipped_batches": c.SKIPPED_BATCHES.table(snapshot.skipped_batches),
+        }
+        return Tables(one(c.JOB, snapshot), tables, "shards")
 
     def _skipped(self) -> tuple[Table, ...]:
         lines = tuple(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.widgets.blocks import Paragraph, View
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import facts
 
 if TYPE_CHECKING:
     from dlrover_nb.widgets.rows.tables import Tables
@@ -29,4 +29,4 @@ class PageView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.facts(title=self.title, url=self.url, text=self.text)
+        return facts(title=self.title, url=self.url, text=self.text)

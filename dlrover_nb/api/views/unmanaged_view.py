@@ -11,7 +11,7 @@ from dlrover_nb.core.client.unmanaged import unmanaged_job, unmanaged_jobs, unma
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.widgets.clusters.unmanaged import unmanaged_blocks, unmanaged_view
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.tables import Columns, fields, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.unmanaged import UnmanagedJob
     from dlrover_nb.widgets.blocks import Block, View
     from dlrover_nb.widgets.rows.tables import Tables
+
+_UNMANAGED: Columns[UnmanagedJob] = Columns(
+    fields("job=name kind state ended=is_final entrypoint started_at_s ended_at_s message ended_by")
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,7 +56,7 @@ class UnmanagedJobView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        return results.unmanaged((self.job,))
+        return listed("unmanaged", _UNMANAGED, (self.job,))
 
 
 def unmanaged_job_view(cluster: Cluster, name: str) -> UnmanagedJobView:

@@ -13,8 +13,7 @@ from dlrover_nb.magics.parser import number, one_of
 from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Paragraph, Table, View
-from dlrover_nb.widgets.rows.tables import Table as Rows
-from dlrover_nb.widgets.rows.tables import Tables
+from dlrover_nb.widgets.rows.tables import Columns, fields, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.dashboard.api_v1.tokens import Token, Tokens
     from dlrover_nb.magics.commands import Commands
+    from dlrover_nb.widgets.rows.tables import Tables
 
+_TOKENS: Columns[Token] = Columns(fields("id person role namespace expires_at_s"))
 N_ID = 12  # letters of an id: enough to name a token
 DAYS = 30.0
 
@@ -45,10 +46,7 @@ class TokensView(Shown):
 
     def tables(self) -> Tables:
         """Return it as data."""
-        names = ("id", "person", "role", "namespace", "expires_at_s")
-        values = ((t.id, t.person, str(t.role), t.namespace, t.expires_at_s) for t in self.tokens)
-        rows = tuple(dict(zip(names, each, strict=True)) for each in values)
-        return Tables(None, {"tokens": Rows(names, rows)}, "tokens")
+        return listed("tokens", _TOKENS, self.tokens)
 
     def _ends(self, token: Token) -> str:
         over = " (over)" if token.expires_at_s <= self.now_s else ""

@@ -17,8 +17,10 @@ from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
 from dlrover_nb.widgets.jobs.wait_lines import text_of
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
+from dlrover_nb.widgets.rows.columns import MEMORY, NODES, STATUS
 from dlrover_nb.widgets.rows.job_cells import line_of
 from dlrover_nb.widgets.rows.job_columns import NOTEBOOK, job_cells
+from dlrover_nb.widgets.rows.tables import Tables, one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +96,12 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     if has_reports:
         blocks.append(CHARTS["memory"].static(snapshot, series))
     return View(f"Job {snapshot.title}: {snapshot.phase}", tuple(blocks))
+
+
+def status_tables(snapshot: JobSnapshot) -> Tables:
+    """Return the state of a job as data."""
+    tables = {"nodes": NODES.table(snapshot.nodes), "memory": MEMORY.table(snapshot.memory)}
+    return Tables(one(STATUS, snapshot), tables)
 
 
 def first_steps_words(snapshot: JobSnapshot) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.jobs.plans import plans_view
-from dlrover_nb.widgets.jobs.status import status_view
+from dlrover_nb.widgets.jobs.status import status_tables, status_view
 from dlrover_nb.widgets.live.browser.cell_outputs import static_bundle
 from dlrover_nb.widgets.live.browser.live_page import LivePage
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
-from dlrover_nb.widgets.rows import results
 
 if TYPE_CHECKING:
     from threading import RLock
@@ -86,7 +85,7 @@ class LiveView(LivePage["Screen"]):
 
     def tables(self) -> Tables:
         """Return the newest state as data."""
-        return results.status(self.view_model.state().snapshot)
+        return status_tables(self.view_model.state().snapshot)
 
     def _static(self) -> dict[str, str]:
         state = self.view_model.state()

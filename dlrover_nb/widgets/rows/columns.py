@@ -1,30 +1,26 @@
-"""The columns of every kind of row, with how each is filled from the records of the core."""
+"""Columns of rows that results of jobs have, with how each is filled from the records of the core.
+
+Columns of one result alone stand beside it, in `api`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.structs.views.summary import share_done
-from dlrover_nb.widgets.rows.tables import Columns, fields, reader
+from dlrover_nb.widgets.mitigations import deciders
+from dlrover_nb.widgets.rows.tables import Columns, Table, fields, reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dlrover_nb.core.history import JobRun, Score
-    from dlrover_nb.core.history.stores.load_series import LoadPoint
-    from dlrover_nb.core.straggler.monitor import NodeTimes
-    from dlrover_nb.core.structs.cluster.cluster_access import Allowed
-    from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
-    from dlrover_nb.core.structs.decisions.actions import Proposed
-    from dlrover_nb.core.structs.decisions.audited import AuditedCommand
     from dlrover_nb.core.structs.decisions.decisions import Candidate, Decision, Outcome, Prediction, Proposal
     from dlrover_nb.core.structs.decisions.mitigations import Mitigation
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.plan.capacity import NodeShape
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardCounts, SkippedBatch
-    from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.views.past import SeriesRow
     from dlrover_nb.core.structs.views.schema import ColumnSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
@@ -55,6 +51,7 @@ EFFECT: dict[str, Callable[[Candidate], object]] = {
 
 # jobs and their nodes
 
+JOB: Columns[JobSnapshot] = Columns(fields("job=spec.name"))
 STATUS: Columns[JobSnapshot] = Columns(
     {
         **fields("job=spec.name phase message owner=spec.owner mode at_s started_at_s ended_at_s simulated"),
@@ -91,15 +88,6 @@ MEMORY: Columns[MemoryLine] = Columns(
     )
 )
 LOGS: Columns[LogLine] = Columns(fields("at_s node level text"))
-NODE_TIMES: Columns[tuple[NodeTimes, float | None]] = Columns(
-    {
-        **fields("node=0.node role=0.role work_s=0.work_s others_s=1 exchange_s=0.exchange_s"),
-        "samples_per_s": lambda n: n[0].samples_per_s or None,
-    }
-)
-STRAGGLERS: Columns[Straggler] = Columns(fields("node role pace iter_s peers_s ratio window_s since_s rule"))
-NODE_ERRORS: Columns[NodeErrors] = Columns(fields("node role n_retryable n_unretryable window_s"))
-MITIGATIONS: Columns[Proposed] = Columns(fields("action=action.words reason is_global=action.is_global"))
 ACTIONS: Columns[tuple[Mitigation, str | None]] = Columns(
     {
         **fields("mitigation=0.id action=0.words why=0.why gain=0.gain cost=0.cost status=0.status by=1"),
@@ -107,6 +95,14 @@ ACTIONS: Columns[tuple[Mitigation, str | None]] = Columns(
         **fields("created_at_s=0.created_at_s closed_at_s=0.closed_at_s note=0.note"),
     }
 )
+
+
+def actions(acted: Sequence[Mitigation], decisions: Sequence[Decision]) -> Table:
+    """Return actions against stragglers with who decided on each."""
+    by = deciders(acted, decisions)
+    return ACTIONS.table((each, by.get(each.id)) for each in acted)
+
+
 SHARDS: Columns[tuple[str, ShardCounts]] = Columns(
     fields(
         "purpose=0 shards=1.total done=1.done doing=1.doing todo=1.todo quarantined=1.quarantined "
@@ -121,6 +117,7 @@ SKIPPED_BATCHES: Columns[SkippedBatch] = Columns(
 
 # plans and decisions
 
+OPEN_PROPOSAL: Columns[JobSnapshot] = Columns(fields("job=spec.name open_proposal=open_proposal.id"))
 PROPOSALS: Columns[Proposal] = Columns(
     {
         **fields("proposal=id kind status created_at_s closed_at_s"),
@@ -172,6 +169,7 @@ DECISIONS: Columns[Decision] = Columns(
         **fields("action=action.words undoes why"),
     }
 )
+DECIDED: Columns[tuple[str, Decision]] = Columns({**fields("job=0"), **through("1", DECISIONS.getters)})
 OUTCOMES: Columns[tuple[str, Outcome]] = Columns(
     {
         **fields("job=0 decision=1.decision applied_at_s=1.applied_at_s"),
@@ -188,15 +186,6 @@ OUTCOMES: Columns[tuple[str, Outcome]] = Columns(
 # the past
 
 RUNS: Columns[JobRun] = Columns(fields("run job owner phase started_at_s ended_at_s message"))
-AUDIT: Columns[AuditedCommand] = Columns(
-    fields(
-        "row=seq at_s=asked.at_s person=asked.person entry=asked.entry job=asked.job "
-        "action=asked.action subject=asked.subject why=asked.why plan_before=asked.plan_before "
-        "plan_after=asked.plan_after mitigation=asked.mitigation "
-        "predicted_samples_per_s=asked.predicted_samples_per_s low=asked.low high=asked.high "
-        "stage=last.stage answer=last.answer first=asked.first"
-    )
-)
 SERIES: Columns[SeriesRow] = Columns(
     fields("at_s span_s samples_per_s workers ps worker_memory_mib ps_memory_mib")
 )
@@ -204,36 +193,5 @@ SCORES: Columns[tuple[str | None, Score]] = Columns(
     fields(
         "job=0 n_outcome=1.n_outcome n_predicted=1.n_predicted inside=1.inside "
         "median_error=1.median_error bias=1.bias"
-    )
-)
-
-# clusters
-
-RIGHTS: Columns[Allowed] = Columns(
-    {
-        **fields("what right"),
-        "allowed": lambda r: not r.missing,
-        **fields("missing"),
-        "needed": lambda r: not r.optional,
-    }
-)
-MACHINES: Columns[NodeShape] = Columns(fields("machines=count cpu memory_mib"))
-AMOUNTS: dict[str, Callable[[MachineLoad], object]] = fields(  # None: could not be read or measured
-    "cpu=has.cpu jobs_cpu=by_jobs.cpu others_cpu=others.cpu idle_cpu=idle.cpu used_cpu=used.cpu "
-    "memory_mib=has.memory_mib jobs_memory_mib=by_jobs.memory_mib others_memory_mib=others.memory_mib "
-    "idle_memory_mib=idle.memory_mib used_memory_mib=used.memory_mib"
-)
-LOAD: Columns[tuple[str, ClusterLoad]] = Columns(
-    {**fields("cluster=0"), **through("1", AMOUNTS), **fields("notes=1.notes")}
-)
-MACHINE_LOADS: Columns[MachineLoad] = Columns({**fields("machine=name"), **AMOUNTS})
-HOLDERS: Columns[tuple[str, str, Amount]] = Columns(
-    fields("machine=0 job=1 cpu=2.cpu memory_mib=2.memory_mib")
-)
-LOAD_POINTS: Columns[LoadPoint] = Columns(
-    fields(
-        "at_s n_sample cpu=has.cpu jobs_cpu=by_jobs.cpu idle_cpu=idle.cpu used_cpu=used.cpu "
-        "memory_mib=has.memory_mib jobs_memory_mib=by_jobs.memory_mib idle_memory_mib=idle.memory_mib "
-        "used_memory_mib=used.memory_mib"
     )
 )

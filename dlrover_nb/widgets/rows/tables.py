@@ -159,6 +159,11 @@ def listed(name: str, columns: Columns[R], records: Iterable[R]) -> Tables:
     return Tables(None, {name: columns.table(records)}, name)
 
 
+def facts(**values: object) -> Tables:
+    """Return a result that is one row of named values."""
+    return Tables(Table(tuple(values), (values,)))
+
+
 def _plain(value: object) -> object:
     """Return the value of an enumeration as text: pandas and JSON know no enumerations."""
     return value.value if isinstance(value, Enum) else value

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.jobs import builders as b
 
-from dlrover_nb.api.views.job_views import DecisionView, SubmittedView
+from dlrover_nb.api.views.job_views import DecisionView, PlansView, StatusView, SubmittedView
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -19,7 +19,6 @@ from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.review import Link, header_html, undo_words
 from dlrover_nb.widgets.jobs.status import budget_words, status_view, summary_facts
 from dlrover_nb.widgets.past.report import report_html
-from dlrover_nb.widgets.rows import results
 from dlrover_nb.widgets.rows.job_cells import Rank, cost_cell, line_of, needs
 
 NOW = PlanBudget(b.NOW_PLAN, 2.0, end_cost=1.5, enough=0.96, share=1.0)
@@ -97,9 +96,9 @@ def test_the_list_of_jobs_names_the_share_and_wants_attention_from_four_fifths_o
 
 
 def test_results_as_data_hold_the_money():
-    row = results.status(limited(SHORT)).head.rows[0]
+    row = StatusView(limited(SHORT)).tables().head.rows[0]
     assert (row["spent"], row["budget_total"]) == (8.5, 10.0)
-    first = results.plans(limited()).tables["front"].rows[0]
+    first = PlansView(limited()).tables().tables["front"].rows[0]
     assert (first["in_budget"], first["end_cost"]) == (0.5, 2.5)
 
 

@@ -8,14 +8,13 @@ import pytest
 from support.jobs import builders as b
 from support.jobs.outlooks import HOPELESS, MET, SAVED
 
-from dlrover_nb.api.views.job_views import SubmittedView
+from dlrover_nb.api.views.job_views import PlansView, SubmittedView
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.review import Link, header_html
 from dlrover_nb.widgets.jobs.status import deadline_words, status_view, summary_facts
-from dlrover_nb.widgets.rows import results
 
 
 def due(outlook=MET, **changes):
@@ -100,7 +99,7 @@ def test_a_proposal_shows_both_chances_and_the_margin_and_the_front_each_plan():
 
 
 def test_results_as_data_hold_chance_and_margin():
-    table = results.plans(due()).tables["front"]
+    table = PlansView(due()).tables().tables["front"]
     first = table.rows[0]
     assert (first["in_time"], first["margin_s"]) == (0.5, -90.0)
 

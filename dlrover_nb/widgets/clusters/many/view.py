@@ -13,7 +13,8 @@ from dlrover_nb.widgets.clusters.many.jobs_view_model import JobsViewModel
 from dlrover_nb.widgets.live.browser.cell_outputs import static_bundle
 from dlrover_nb.widgets.live.browser.live_page import LivePage
 from dlrover_nb.widgets.live.live_view import LiveView
-from dlrover_nb.widgets.rows import results
+from dlrover_nb.widgets.rows.job_columns import JOBS
+from dlrover_nb.widgets.rows.tables import listed
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
@@ -73,7 +74,7 @@ class ManyJobs(LivePage["ManyScreen"]):
 
     def tables(self) -> Tables:
         """Return the newest state as data."""
-        return results.jobs(reading.summary for reading in self.view_model.state().jobs)
+        return listed("jobs", JOBS, (reading.summary for reading in self.view_model.state().jobs))
 
     def _static(self) -> dict[str, str]:
         return static_bundle((self.view(),))
