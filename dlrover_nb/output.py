@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
 
 from dlrover_nb.api.job import Job
-from dlrover_nb.api.views.job_views import JobsView, RunsView, Shown
+from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.widgets.blocks import (
     Contents,
     Facts,
@@ -96,10 +96,8 @@ def printed(result: Result, *, as_json: bool, width: int) -> str:
     if as_json:
         text = result.tables().json().decode()
         return text if isinstance(result, Shown) and result.is_verbatim else in_shell_words(text)
-    if width == UNBROKEN and isinstance(result, JobsView | RunsView):
-        if isinstance(result, JobsView):
-            result = replace(result, others=())  # a program reads one table, as in JSON
-        return "\n".join(line for table in _tables(result.view()) for line in _rows(table))
+    if width == UNBROKEN and isinstance(result, Shown) and (listing := result.listing()) is not None:
+        return "\n".join(line for table in _tables(listing) for line in _rows(table))
     return view_in_shell_words(result.view()).text(width)
 
 

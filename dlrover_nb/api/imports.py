@@ -220,9 +220,7 @@ def _facts(imported: Imported) -> tuple[tuple[str, str], ...]:
             ("program", shlex.join(redact_words(job.foreign.worker.command))),
             *_image(job.foreign),
         )
-    data = f"{job.data.format} {job.data.path and job.data.place}".strip()
-    training = f"{job.model.name}, {job.batch_words}, {job.n_epoch:,} epochs"
-    return (*facts, ("data", data), ("training", training))
+    return (*facts, ("data", job.data.words), ("training", job.training_words))
 
 
 def _image(external: ExternalSpec) -> tuple[tuple[str, str], ...]:

@@ -52,6 +52,10 @@ class Shown(Tabular):
         """Return the content."""
         raise NotImplementedError
 
+    def listing(self) -> View | None:
+        """Return the table that a program reads in a pipe, a line for each row; None: it reads all of it."""
+        return None
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - IPython's signature
         return self.view().mimebundle()
 
@@ -102,6 +106,10 @@ class JobsView(Shown):
     def view(self) -> View:
         """Return the content."""
         return status.jobs_view(self.jobs, self.others)
+
+    def listing(self) -> View:
+        """Return the table of jobs alone: a program reads one table, as in JSON."""
+        return status.jobs_view(self.jobs)
 
     def tables(self) -> Tables:
         """Return it as data."""
@@ -225,6 +233,10 @@ class RunsView(Shown):
     def view(self) -> View:
         """Return the content."""
         return history.runs_view(self.runs)
+
+    def listing(self) -> View:
+        """Return the table of runs."""
+        return self.view()
 
     def tables(self) -> Tables:
         """Return it as data."""

@@ -17,6 +17,7 @@ from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import waits_told
+from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.jobs.plans import (
@@ -242,8 +243,6 @@ def _tone(proposal: Proposal) -> Tone:
 
 def header_html(snapshot: JobSnapshot, link: Link) -> str:
     """Return the head line: job, phase, throughput, progress, and age of the snapshot."""
-    counts = snapshot.train
-    share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
     short = attrgetter("short")
     plan = short(snapshot.target) if snapshot.phase.is_final else change_words(snapshot, short)
     phase = f"{snapshot.phase}{': ' + snapshot.message if snapshot.message else ''}"
@@ -251,7 +250,7 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     items = (
         *(() if has_failed else (phase,)),
         rate_words(snapshot),
-        f"{units.percent(share, 1)} trained",
+        f"{units.percent(share_done(snapshot.train), 1)} trained",
         f"plan {plan}",
         f"{snapshot.mode} mode",
         *_deadline_words(snapshot),

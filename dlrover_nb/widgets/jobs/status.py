@@ -10,7 +10,7 @@ from dlrover_nb.core.structs.job.job import JobPhase, Optimizer
 from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
-from dlrover_nb.core.structs.views.summary import left_of
+from dlrover_nb.core.structs.views.summary import left_of, share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
@@ -241,9 +241,9 @@ def change_words(snapshot: JobSnapshot, name: Callable[[ResourcePlan], str]) -> 
 
 def progress_words(counts: ShardCounts) -> str:
     """Describe the progress of training, in samples and in shards."""
-    share = counts.n_sample_done / counts.n_sample_total if counts.n_sample_total else None
     return (
-        f"{units.percent(share, 1)}: {counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
+        f"{units.percent(share_done(counts), 1)}: "
+        f"{counts.n_sample_done:,} of {counts.n_sample_total:,} samples; "
         f"shards {counts.done:,} done, {counts.doing:,} doing, {counts.todo:,} to do"
         + f", {counts.quarantined:,} in quarantine" * (counts.quarantined > 0)
         + f", {counts.skipped:,} skipped" * (counts.skipped > 0)

@@ -88,8 +88,8 @@ def _run_facts(run: JobRun) -> tuple[tuple[str, str], ...]:
         ("started", units.clock(run.started_at_s)),
         ("ended", f"{units.clock(run.ended_at_s)}, {ended_words(run)}{message}"),
         ("plan at first", str(run.spec.plan)),
-        ("data", f"{run.spec.data.format} {run.spec.data.path and run.spec.data.place}".strip()),
-        ("training", f"{run.spec.model.name}, {run.spec.batch_words}, {run.spec.n_epoch} epochs"),
+        ("data", run.spec.data.words),
+        ("training", run.spec.training_words),
         *((("began from", began),) if began else ()),
     )
 
@@ -107,7 +107,7 @@ def speed_chart(history: RunHistory) -> StaticChart:
     title = "Throughput" if t_s else "Throughput: nothing was measured"
     words = f"Mean throughput of each rolled-up span of {history.run.job}, {len(applied)} plans applied."
     plot = Plot(title, words, "time since start", "samples/s", layers, x_is_time=True, height=270)
-    return StaticChart(draw_panel(plot).svg, _speed_twin(t_s, y))
+    return StaticChart(draw_panel(plot).svg, speeds_table("Throughput over time", t_s, y))
 
 
 def memory_chart(history: RunHistory) -> StaticChart:
@@ -162,12 +162,13 @@ def _levels(applied: Sequence[Outcome], start_s: float, end_s: float) -> tuple[L
     )
 
 
-def _speed_twin(t_s: Sequence[float], y: Sequence[float]) -> Table:
+def speeds_table(title: str, t_s: Sequence[float], y: Sequence[float]) -> Table:
+    """Return the numbers of a line of throughput, over equal spans of time."""
     rows = tuple(
         (units.elapsed(t), units.number(mean), units.number(low), units.number(high))
         for t, mean, low, high in summary_rows(t_s, y, N_TWIN_ROW)
     )
-    return Table("Throughput over time", ("until (m:ss)", "mean samples/s", "least", "greatest"), rows)
+    return Table(title, ("until (m:ss)", "mean samples/s", "least", "greatest"), rows)
 
 
 def fits_table(fits: Sequence[FitSummary], start_s: float) -> Table:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.jobs.plans import told_blocks
-from dlrover_nb.widgets.past.history import N_TWIN_ROW, fits_table
+from dlrover_nb.widgets.past.history import fits_table, speeds_table
 from dlrover_nb.widgets.past.records import fit_view, forecast_view, front_view, proposal_view
-from dlrover_nb.widgets.series import few, summary_rows
+from dlrover_nb.widgets.series import few
 from dlrover_nb.widgets.svg.marks import Line, Plot
 from dlrover_nb.widgets.svg.palette import BLUE
 from dlrover_nb.widgets.svg.svg_drawing import draw_panel
@@ -125,9 +125,4 @@ def speeds_chart(moment: Moment, start_s: float, span_s: float | None = None) ->
     plot = Plot(
         "Throughput until then", words, "time since start", "samples/s", (line,), x_is_time=True, height=220
     )
-    rows = tuple(
-        (units.elapsed(t), units.number(mean), units.number(low), units.number(high))
-        for t, mean, low, high in summary_rows(t_s, y, N_TWIN_ROW)
-    )
-    head = ("until (m:ss)", "mean samples/s", "least", "greatest")
-    return StaticChart(draw_panel(plot).svg, Table("Throughput until then, in numbers", head, rows))
+    return StaticChart(draw_panel(plot).svg, speeds_table("Throughput until then, in numbers", t_s, y))

@@ -98,11 +98,8 @@ def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     spec = snapshot.spec
     return (
         ("owner", spec.owner or units.MISSING),
-        ("data", f"{spec.data.format} {spec.data.path and spec.data.place}".strip()),
-        (
-            "training set-up",
-            f"{spec.model.name}, {spec.batch_words}, {spec.n_epoch} epochs, seed {spec.seed}",
-        ),
+        ("data", spec.data.words),
+        ("training set-up", f"{spec.training_words}, seed {spec.seed}"),
         ("prices", _price_words(spec.prices)),
         ("started", units.clock(snapshot.started_at_s)),
         ("ended", units.clock(snapshot.ended_at_s)),

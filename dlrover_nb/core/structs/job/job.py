@@ -148,6 +148,11 @@ class DataSpec(BareRepr):
         first = redact(paths[0])
         return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
 
+    @property
+    def words(self) -> str:
+        """Which rows they are, for people: their format, and where they are."""
+        return f"{self.format} {self.place}" if self.path else str(self.format)
+
     def __post_init__(self) -> None:
         _check.fraction("holdout", self.holdout)
         column_types(self.types)
@@ -491,11 +496,11 @@ class JobSpec(BareRepr):
             )
 
     @property
-    def batch_words(self) -> str:
-        """The batch for people: ``batch 512``."""
-        if self.global_batch is None:
-            return f"batch {self.batch_size:,}"
-        return f"batch {self.global_batch:,} of all workers"
+    def training_words(self) -> str:
+        """The training for people: ``wide_deep, batch 512, 3 epochs``."""
+        n = self.global_batch
+        batch = f"batch {self.batch_size:,}" if n is None else f"batch {n:,} of all workers"
+        return f"{self.model.name}, {batch}, {self.n_epoch:,} epoch{'s' * (self.n_epoch != 1)}"
 
     def counted_from(self, now_s: float) -> JobSpec:
         """Return it with a deadline in seconds, for a cluster with a time of its own."""
