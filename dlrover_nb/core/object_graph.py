@@ -137,7 +137,7 @@ class GraphDecoder:
         swapped: Mapping[type, Callable[[Any], object]] | None = None,
     ) -> None:
         self._links, self._packages = links, packages
-        self._swapped = {_name(kind): back for kind, back in (swapped or {}).items()}
+        self._swapped = dict(swapped or {})
         self._objects: list[object] = []
 
     def unpack(self, data: bytes) -> Any:  # noqa: ANN401 - what it was
@@ -179,9 +179,9 @@ class GraphDecoder:
 
     def _object(self, encoded: Any) -> object:  # noqa: ANN401 - as `_encode`
         form, name, state = encoded
-        if form == "x":
-            return self._swapped[name](self._decode(state))
         kind: Any = _class(name, object)
+        if form == "x":
+            return self._swapped[kind](self._decode(state))
         if not _may_be_read(kind, self._packages):
             raise ValueError(f"{name} is no record")
         return _made(kind, {key: self._decode(each) for key, each in state.items()})
@@ -251,10 +251,12 @@ def _class(name: str, least: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def _places(module: str) -> Iterator[str]:
-    """Yield where a module is, and where one of this name may be since its room has rooms of its own."""
+    """Yield where a module is, then the modules of its room, as its classes may have gone there."""
     yield _PACKAGE + module
-    room, _, file = module.rpartition(".")
-    folder = importlib.import_module(_PACKAGE + room) if room else None
-    for each in pkgutil.iter_modules(getattr(folder, "__path__", ())):
-        if each.ispkg:
-            yield f"{_PACKAGE}{room}.{each.name}.{file}"
+    room, _, rest = module.partition(".")
+    file = rest.rpartition(".")[2]
+    folder = importlib.import_module(_PACKAGE + room)
+    paths = getattr(folder, "__path__", ())
+    places = (each.name for each in pkgutil.walk_packages(paths, f"{_PACKAGE}{room}."))
+    modules = (place for place in places if not place.endswith(".__main__"))  # those are programs
+    yield from sorted(modules, key=lambda place: place.rpartition(".")[2] != file)
