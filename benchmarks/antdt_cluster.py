@@ -20,7 +20,7 @@ from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.stragglers import Pace, Straggler

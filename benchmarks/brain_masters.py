@@ -17,7 +17,8 @@ from dlrover_nb.core.client.link.calls import ANSWERS
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.driver.calls.service import MasterService
 from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,7 +26,8 @@ from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.leases import LeaseStore
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

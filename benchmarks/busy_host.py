@@ -38,7 +38,8 @@ import psutil
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

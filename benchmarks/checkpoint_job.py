@@ -27,7 +27,8 @@ from migration import STAMPS, Job, longest_gap, stamp_iterations, stamps, wide_f
 
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
 from dlrover_nb.core.master.own.state.state import JobState, Stage
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode, Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from live_views import simulated
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past import SeriesRow
 from dlrover_nb.dashboard.common.clusters import WatchedCluster

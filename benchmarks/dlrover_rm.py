@@ -52,7 +52,8 @@ from policy_runs import SETTINGS, Baseline, Ours, Still, simulate
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.simulator import SimulatedJob, TermsTruth
 from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
-from dlrover_nb.core.structs.job.job import JobSpec, Mode, Objective
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Event, PlanApplied
 

@@ -36,7 +36,8 @@ from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterServ
 from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.master.external import program
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.pareto.exact import exact_search, hypervolume, non_dominated
+from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
+from dlrover_nb.core.pareto.exact import exact_search
 from dlrover_nb.core.pareto.nsga2 import nsga2_search
 from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
 from dlrover_nb.core.planner.bid import Bid, bid

@@ -22,7 +22,7 @@ from typing import Any
 
 from straggler_runs import RESTART, Case, interleaved, spec_of
 
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.testing import faults
 
 METHODS = ("none", RESTART, "antdt-nd")

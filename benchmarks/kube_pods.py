@@ -24,8 +24,9 @@ import yaml
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:

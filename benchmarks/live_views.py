@@ -30,7 +30,7 @@ import psutil
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.charts import throughput
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.live.browser.poller import Poller

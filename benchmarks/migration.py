@@ -51,7 +51,8 @@ from dlrover_nb.core.runtime.exchange.requests import Exchange
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Migration, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 if TYPE_CHECKING:

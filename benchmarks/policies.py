@@ -45,7 +45,7 @@ from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.planner import warm_start
 from dlrover_nb.core.simulator import SimulatedJob, TableTruth
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.views.past import JobTraits, PastJob
 

@@ -12,7 +12,8 @@ from dlrover_nb.core.baselines import JobState, well_tuned
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, SpeedTruth, read_tables
 from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
-from dlrover_nb.core.structs.job.job import JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -22,7 +23,7 @@ from dlrover_nb.core.warmstart import into_space
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.structs.job.job import Objective
+    from dlrover_nb.core.structs.job.spec_choices import Objective
 
 MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster
 KINDS = ("terms", "contended", "tables")

@@ -42,7 +42,7 @@ from qore_baselines import Optimus, Slaq
 from qore_stream import Outcome, Setting, Steering, run_stream, stream_of
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

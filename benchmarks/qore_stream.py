@@ -26,9 +26,9 @@ from dlrover_nb.core.deadline.utilisation import host_load, utilisation
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.simulator.workload import BATCH, SIZES, random_truth
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -34,7 +34,8 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.rundir.job_file import JOB
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

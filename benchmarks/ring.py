@@ -35,7 +35,8 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:

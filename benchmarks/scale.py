@@ -43,7 +43,8 @@ from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.process.allocator import keep_freed
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -50,7 +50,8 @@ from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

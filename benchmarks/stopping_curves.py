@@ -16,7 +16,8 @@ from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource, training_shards
 from dlrover_nb.core.runtime.worker.trainer import Trainer
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.stragglers import Pace

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
     from dlrover_nb.core.models.trainable import trainable
-    from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, Mode, ModelSpec
+    from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+    from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
     from dlrover_nb.core.structs.plan.prices import PriceTable
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

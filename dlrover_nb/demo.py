@@ -22,7 +22,8 @@ from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.terminal import render

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal
     from dlrover_nb.core.structs.plan.prices import PriceTable
     from dlrover_nb.core.structs.training.samples import TimeSplit
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView

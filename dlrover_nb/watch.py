@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dlrover_nb.core.commands.requests import Accept, Reject, SetMode
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.keyboard import keyboard
 from dlrover_nb.magics.verb import DetachedError
 from dlrover_nb.output import CLI, in_shell_words

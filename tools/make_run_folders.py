@@ -25,7 +25,8 @@ from dlrover_nb.core.session.driver import JobDriver
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 MODEL = ModelSpec(embedding_dim=2, hidden=(4,), hash_size=64)

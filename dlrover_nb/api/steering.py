@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.views.stragglers_view import MitigationsView
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     R = TypeVar("R", bound=requests.Replans)

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
-    from dlrover_nb.core.structs.decisions.decisions import Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.alerts import AboutJob, AlertRules
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView

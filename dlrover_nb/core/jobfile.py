@@ -28,7 +28,8 @@ from dlrover_nb.core.moments import read_moment, write_moment
 from dlrover_nb.core.structs.data.column_types import TAB
 from dlrover_nb.core.structs.job.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.job.external import check_command, command_words
-from dlrover_nb.core.structs.job.job import DataFormat, JobSpec, Optimizer, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, Sync
 from dlrover_nb.core.structs.job.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml

@@ -12,7 +12,8 @@ from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.job.job import DataFormat, JobSpec
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import is_path
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.magics.cell import run_python, yaml_mapping

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.structs.decisions.actions import Action
-    from dlrover_nb.core.structs.decisions.decisions import Decision
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation
     from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

@@ -14,7 +14,8 @@ from support.waiting import until
 from dlrover_nb.api import Cluster, Job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from dlrover_nb.api.views.job_views import StatusView

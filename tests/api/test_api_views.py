@@ -9,17 +9,11 @@ from support.jobs import builders as b
 
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.views.connection_view import ConnectionView
-from dlrover_nb.api.views.job_views import (
-    DecisionView,
-    JobsView,
-    Note,
-    PlansView,
-    ShardsView,
-    StatusView,
-)
+from dlrover_nb.api.views.job_views import DecisionView, JobsView, Note, PlansView, ShardsView, StatusView
 from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import SkippedBatch

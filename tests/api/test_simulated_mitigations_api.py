@@ -12,7 +12,8 @@ from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.job.job import JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR

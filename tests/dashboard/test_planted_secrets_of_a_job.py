@@ -28,9 +28,10 @@ from dlrover_nb.core.structs.decisions.commands import decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.people import local_person
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, secret_values, without_secrets
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.dashboard.agent_tools import AgentTools

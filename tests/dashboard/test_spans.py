@@ -17,7 +17,7 @@ from dlrover_nb.core.commands.requests import Accept, Finish, Scale, SetMode
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.errors import NotAllowedError, SecondPersonError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.dashboard.common.spans import Steps
 from dlrover_nb.dashboard.common.team import Team
 

@@ -8,8 +8,9 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

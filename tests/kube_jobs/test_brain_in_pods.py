@@ -11,8 +11,8 @@ from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.leases import LeaseStore
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.bounds import Quota
 
 JOBS = ("first", "second")

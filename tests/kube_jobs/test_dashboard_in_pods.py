@@ -16,7 +16,8 @@ from dlrover_nb.core.errors import BackendError, NotAllowedError
 from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.dashboard.common.acting import ActingClusters
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team

@@ -23,7 +23,8 @@ from dlrover_nb.core.manifests.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]

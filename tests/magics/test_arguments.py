@@ -21,7 +21,8 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec, Optimizer, Sync
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration, Optimizer, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar

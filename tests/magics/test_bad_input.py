@@ -14,7 +14,8 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

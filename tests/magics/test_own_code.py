@@ -8,7 +8,7 @@ import pytest
 from IPython.core.error import UsageError
 from support.cases import for_each
 
-from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 

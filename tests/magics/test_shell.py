@@ -19,18 +19,13 @@ from support.jobs.cluster_double import BETTER, Link, MemoryCluster
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.job import NEW_S, Job
-from dlrover_nb.api.views.job_views import (
-    DecisionView,
-    JobsView,
-    Note,
-    PlansView,
-    StatusView,
-)
+from dlrover_nb.api.views.job_views import DecisionView, JobsView, Note, PlansView, StatusView
 from dlrover_nb.api.views.stragglers_view import MitigationsView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import DataFormat, JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction, ShardChoice
 from dlrover_nb.magics.shell import explain_verbs, loaded

@@ -20,7 +20,8 @@ from support.jobs.cluster_double import snapshot_of
 from dlrover_nb import watch
 from dlrover_nb.core.commands.requests import SetMode
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,8 @@ from support.conformance.programs import ended, plan_of, program_of, trains
 from support.waiting import until
 
 from dlrover_nb.core.client.trained_model import load_model
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 
 pytestmark = pytest.mark.ray
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.commands.requests import Scale, Undo
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = [pytest.mark.ray, pytest.mark.release]

@@ -16,7 +16,8 @@ from dlrover_nb.core.backends.ray import head
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.structs.data.features import FeatureSpec
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 

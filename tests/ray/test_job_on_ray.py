@@ -27,7 +27,8 @@ from dlrover_nb.core.errors import (
 from dlrover_nb.core.runtime.checkpoints.names import SHM
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode, Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.summary import summarize
 

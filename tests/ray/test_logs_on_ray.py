@@ -12,7 +12,8 @@ from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, create_maste
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]

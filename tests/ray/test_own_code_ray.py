@@ -10,7 +10,8 @@ from torch import nn
 
 from dlrover_nb import load_model, trainable
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 pytestmark = pytest.mark.ray

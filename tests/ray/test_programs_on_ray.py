@@ -25,7 +25,8 @@ from dlrover_nb.core.backends.ray.cluster import RayCluster
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.backends.ray.reach import NAMESPACE
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 pytestmark = pytest.mark.ray
 

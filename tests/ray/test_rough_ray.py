@@ -20,7 +20,8 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import RoomChanged
 

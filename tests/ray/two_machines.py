@@ -15,7 +15,8 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.backends.ray.patient_start import raylet_lives, until_registered
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 TELL = "import os, time; print('raylet', os.environ['RAY_RAYLET_PID'], flush=True); time.sleep(10000)"

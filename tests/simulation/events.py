@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict, version_of
-from dlrover_nb.core.structs.job.job import Mode  # noqa: TC001 - a record
+from dlrover_nb.core.structs.job.spec_choices import Mode  # noqa: TC001 - a record
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from support.driver.real_job import Job, n_process, plan, succeeded
 from support.waiting import until
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.testing.faults import CpuShare, Latency, Persistent, slow
 from dlrover_nb.testing.faults.cpu_group import cores_of, own_group
 

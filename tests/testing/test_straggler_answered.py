@@ -12,7 +12,8 @@ from support.driver.real_job import Job, n_process, plan, succeeded
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import DataSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.testing.faults import Persistent, slow
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 pytestmark = pytest.mark.more

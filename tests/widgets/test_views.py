@@ -12,12 +12,14 @@ from support.jobs.replies import LINE, explanation
 
 from dlrover_nb.core.history.runs.prediction_scores import scoreboard
 from dlrover_nb.core.structs.cluster.host_wish import HostWish
-from dlrover_nb.core.structs.decisions.decisions import Outcome, TermShare
+from dlrover_nb.core.structs.decisions.candidates import TermShare
+from dlrover_nb.core.structs.decisions.decisions import Outcome
 from dlrover_nb.core.structs.decisions.questions import LogLine, Marginal, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import BeganFrom
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.views.snapshot import ROOM, Coefficient, NodePhase, NodeView
+from dlrover_nb.core.structs.views.fit import Coefficient
+from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.widgets.blocks import Paragraph, Table

@@ -25,14 +25,14 @@ _RECORDS = "dlrover_nb.widgets.past.records"
 _HERE = "dlrover_nb.api.views.reprs"
 _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.plan.resources", "ResourcePlan"): (_RECORDS, "plan_view"),
-    (f"{_STRUCTS}.decisions.decisions", "Candidate"): (_RECORDS, "candidate_view"),
-    (f"{_STRUCTS}.decisions.decisions", "ParetoFront"): (_RECORDS, "front_view"),
+    (f"{_STRUCTS}.decisions.candidates", "Candidate"): (_RECORDS, "candidate_view"),
+    (f"{_STRUCTS}.decisions.candidates", "ParetoFront"): (_RECORDS, "front_view"),
     (f"{_STRUCTS}.decisions.decisions", "Proposal"): (_RECORDS, "proposal_view"),
     (f"{_STRUCTS}.decisions.decisions", "Decision"): (_RECORDS, "decision_view"),
     (f"{_STRUCTS}.decisions.decisions", "Outcome"): (_RECORDS, "outcome_view"),
-    (f"{_STRUCTS}.views.snapshot", "Curve"): (_RECORDS, "curve_view"),
+    (f"{_STRUCTS}.views.fit", "Curve"): (_RECORDS, "curve_view"),
     (f"{_STRUCTS}.views.snapshot", "MemoryLine"): (_RECORDS, "forecast_view"),
-    (f"{_STRUCTS}.views.snapshot", "FitReport"): (_RECORDS, "fit_view"),
+    (f"{_STRUCTS}.views.fit", "FitReport"): (_RECORDS, "fit_view"),
     (f"{_STRUCTS}.views.snapshot", "JobSnapshot"): (_RECORDS, "snapshot_view"),
     (f"{_STRUCTS}.decisions.questions", "Explanation"): (_HERE, "explanation_view"),
     (f"{_STRUCTS}.decisions.questions", "Weighed"): (_HERE, "weighed_view"),

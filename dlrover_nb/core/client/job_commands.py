@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.commands.facts import CommandFacts
     from dlrover_nb.core.commands.requests import Decides, Request
     from dlrover_nb.core.commands.service import CommandService
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.decisions.commands import Command, SecondRequest
-    from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import yaml
 
 from dlrover_nb.core.jobfile import dump_job, load_mapping
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.secrets import without_secrets
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.usercode import is_import
 
 if TYPE_CHECKING:

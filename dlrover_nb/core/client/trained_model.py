@@ -34,7 +34,8 @@ from dlrover_nb.core.runtime.checkpoints.checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import with_padding
 from dlrover_nb.core.structs.job.datafiles import ENDINGS, bare
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.checkpoints import PartSource
 

@@ -20,8 +20,9 @@ from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_set
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.decisions.commands import Asker, Command, Stage
-    from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

@@ -24,7 +24,7 @@ from dlrover_nb.core.commands import fields as f
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError, shown
 from dlrover_nb.core.structs.decisions.commands import Action, Command, choose
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dlrover_nb.core.planner import Axes
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Proposal
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

@@ -12,7 +12,7 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.planner import check_room
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_setting
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.bounds import Pins
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.mitigations.mitigation_checks import MitigationContext
     from dlrover_nb.core.controller.plans.book import ProposalBook
     from dlrover_nb.core.controller.state.undo_log import UndoableChange
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.events import JobSubmitted
 

@@ -20,7 +20,7 @@ from dlrover_nb.core.controller.plans.rollouts import Rollout
 from dlrover_nb.core.controller.state.record_lists import append, next_id
 from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Instruction, Remember
 

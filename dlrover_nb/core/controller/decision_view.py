@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dlrover_nb.core.planner import Analysis
     from dlrover_nb.core.structs.cluster.host_load import HostLoad
-    from dlrover_nb.core.structs.decisions.decisions import (
-        Candidate,
-        Decision,
-        Outcome,
-        ParetoFront,
-        Proposal,
-    )
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
-    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.plan.admission import QueuePlace
     from dlrover_nb.core.structs.plan.bounds import Pins
@@ -24,7 +18,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.training.samples import ProfileSample
     from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
-    from dlrover_nb.core.structs.views.snapshot import Curve, FitReport, MemoryLine, PlanMarker
+    from dlrover_nb.core.structs.views.fit import Curve, FitReport
+    from dlrover_nb.core.structs.views.snapshot import MemoryLine, PlanMarker
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from dlrover_nb.core.planner import (
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.offers import NoOffer, Offer
 
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.checks import DecisionContext
     from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
-    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, Proposal
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.plan.bounds import Quota
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

@@ -31,7 +31,8 @@ from dlrover_nb.core.data.storage.listing import files_again, find_files
 from dlrover_nb.core.data.types.agreement import read_types
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.datafiles import TEXT
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec
+from dlrover_nb.core.structs.job.job import DataSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

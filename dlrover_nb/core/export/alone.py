@@ -22,8 +22,8 @@ from dlrover_nb.core.export.nodes import Options, guaranteed, head, labels_of
 from dlrover_nb.core.export.provenance import notes_of
 from dlrover_nb.core.jobfile import dump_job
 from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
-from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from dlrover_nb.core.export.provenance import Context

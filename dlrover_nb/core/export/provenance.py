@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.decisions.candidates import Prediction  # noqa: TC001 - the same
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - the record below is decoded by its annotations
 from dlrover_nb.core.structs.job.secrets import secret_values, without_secrets
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan  # noqa: TC001 - the same
-from dlrover_nb.core.structs.views.snapshot import FitReport  # noqa: TC001 - the same
+from dlrover_nb.core.structs.views.fit import FitReport  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

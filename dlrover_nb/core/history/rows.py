@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.history import tables
-from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge

@@ -30,7 +30,7 @@ from dlrover_nb.core.master.external.launch.pod_script import (
     image,
     program,
 )
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.reported import TOKEN_FILE_VAR
 from dlrover_nb.core.structs.wire.pods import (
     CODE_FOLDER,

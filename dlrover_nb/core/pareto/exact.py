@@ -1,37 +1,43 @@
 """The exact Pareto front of cost and throughput over a plan space that is listed.
 
-Sorting by cost (ties: faster first) and keeping each plan that is faster than all before it is exact and
-takes O(n log n); no search over two objectives has a lower complexity. But nearly all of a million plans are
-dominated by some plan that costs clearly less, and need not be sorted: cost is cut into bins, and a plan that
-is not faster than the fastest of a sample of plans in cheaper bins is dropped. The rest, some percent, is
-sorted. The result is the same, ties included, at a thirtieth of the time. Of a whole grid not even the two
-numbers are computed for plans that are dropped (`pareto.contenders`). DLRover-RM uses NSGA-II (section 4.3),
-needed only where the space cannot be listed (`pareto.nsga2`).
+A small grid is compared whole (`pareto.dominance`). Of a large one not even cost and throughput are computed
+for most plans. Both are sums of a number of a plan's workers and one of its PS (`objectives.Parts`), so a
+million plans are two additions of small tables, in single precision and in pieces that stay in the cache. A
+plan is left out when the k-th front of a sample has a plan that costs clearly less and is clearly faster:
+beneath that stand k - 1 others, each dominated by the one before, so that the plan belongs to no front before
+the k+1-st. What is left, some percent, is evaluated in full; nothing that is left out can change its order.
+
+Why single precision changes nothing: a dominating plan has to be cheaper by a whole bin of cost, a
+hundred times the rounding, and faster by `MARGIN`. Within that, plans are kept.
+
+Rejected: dominance between workers of one kind and between PS of one kind first. A plan that dominates may
+not fit on the machines where the dominated one does, so it needs a second way where machines are scarce.
+DLRover-RM uses NSGA-II (section 4.3), needed only where the space cannot be listed (`pareto.nsga2`).
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.contenders import Limits, contenders, sample
+from dlrover_nb.core.pareto.dominance import FEW, layers, peeled, until
 from dlrover_nb.core.pareto.space import allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.pareto.objectives import Array, Objectives
+    from dlrover_nb.core.pareto.objectives import Array, Objectives, Parts
     from dlrover_nb.core.pareto.space import PlanGrid
 
+    Single = NDArray[np.float32]
+
 DEPTH = 4  # fronts that are sought at first, where more than one may be wanted
-FEW = 1 << 13  # points that are sorted faster than they are filtered
-COARSE, FINE = 1 << 12, 1 << 16  # bins of the two rounds of filtering
-STRIDE = 61  # of the first round's sample; prime, so that the sample does not fix an axis of a grid
 
 
 def exact_search(
@@ -59,99 +65,76 @@ def exact_search(
         return rows[layers(*objectives(rows), least)], n_plan
     while True:
         rows = _of_first(depth, grid, objectives, reach)
-        fronts = _peeled(*objectives(rows))
+        fronts = peeled(*objectives(rows))
         ranks = list(fronts if len(rows) == n_plan else itertools.islice(fronts, depth))
         if len(rows) == n_plan or sum(map(len, ranks)) >= least:
-            return rows[_until(ranks, least)], n_plan
+            return rows[until(ranks, least)], n_plan
         depth *= 2
 
 
 def _of_first(depth: int, grid: PlanGrid, objectives: Objectives, reach: NDArray[np.intp]) -> Array:
     """Return rows among which are the first `depth` fronts of a grid."""
     cost, gain = objectives(grid.rows_at(sample(grid, reach)))
-    deepest = next(itertools.islice(_peeled(cost, gain), depth - 1, None), np.empty(0, dtype=np.intp))
+    deepest = next(itertools.islice(peeled(cost, gain), depth - 1, None), np.empty(0, dtype=np.intp))
     parts = objectives.parts(grid.ladders)
     limits = Limits.of(parts, cost[deepest], gain[deepest])
     index = np.concatenate(list(contenders(parts, limits)))
     return grid.rows_at(index[allowed(index, reach)])
 
 
-def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
-    """Return the indices of points that no other dominates (cost down, gain up), cheapest first.
-
-    Of points equal in both, the first in the input stays.
-
-    Raises
-    ------
-    InvalidValueError
-        When a cost or a gain is NaN or infinite: such a point cannot be ordered.
-    """
-    _check_finite(cost, gain)
-    left = np.arange(len(cost)) if len(cost) <= FEW else _contenders(cost, gain, COARSE, STRIDE)
-    if len(left) > FEW:
-        left = left[_contenders(cost[left], gain[left], FINE, 1)]
-    order = left[np.lexsort((-gain[left], cost[left]))]  # stable: ties keep the input's order
-    return np.asarray(order[_rises(gain[order])])
+N_BIN = 1 << 13  # of cost
+BLOCK = 1 << 16  # plans at once
+MARGIN = 1e-5  # of a time in single precision: a hundred times its rounding
+N_SAMPLE = 1 << 14
+MOST_STEPS = 1 << 20  # of a grid that are tried for a sample, most of which may not fit
 
 
-def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
-    """Return the front, the front of the rest, and so on, until `least` points, or all, are found."""
-    return _until(_peeled(cost, gain), least)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most seconds per sample that a plan may need to stay, by bin of cost: shape (N_BIN + 2,)."""
+
+    low: float
+    width: float
+    seconds: Single
+
+    @classmethod
+    def of(cls, parts: Parts, cost: Array, gain: Array) -> Limits:
+        """Return what plans of this cost and throughput leave to the rest of a grid."""
+        ends = [(table.min(), table.max()) for table in (parts.worker_cost, parts.ps_cost)]
+        low, high = (float(a + b) for a, b in zip(*ends, strict=True))
+        if not all(np.isfinite(table).all() for table in (parts.worker_s, parts.ps_s, (low, high))):
+            raise InvalidValueError(
+                "cost and throughput of every plan must be finite, got NaN or inf; check prices and fit"
+            )
+        width = (high - low) / N_BIN or np.inf
+        best = np.zeros(N_BIN + 2)
+        bins = ((cost - low) / width).astype(np.intp).clip(0, N_BIN - 1)
+        np.maximum.at(best, bins + 2, gain)  # cheaper by a bin at least, however costs were rounded
+        with np.errstate(divide="ignore"):
+            seconds = (1 + MARGIN) / np.maximum.accumulate(best)
+        return cls(low, width, seconds.astype(np.float32))
 
 
-def _until(fronts: Iterable[NDArray[np.intp]], least: int) -> NDArray[np.intp]:
-    rows, n_row = [np.empty(0, dtype=np.intp)], 0
-    for best in fronts if least else ():
-        rows.append(best)
-        n_row += len(best)
-        if n_row >= least:
-            break
-    return np.concatenate(rows)
+def sample(grid: PlanGrid, reach: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the positions of about `N_SAMPLE` plans that are allowed, from all over the grid."""
+    stride = max(int(reach.sum()) // N_SAMPLE, grid.n_plan // MOST_STEPS, 1)
+    stride += 1 - stride % 2  # odd, as ladders are often of even length: else the sample fixes an axis
+    index = np.arange(0, grid.n_plan, stride)
+    return index[allowed(index, reach)]
 
 
-def _peeled(cost: Array, gain: Array) -> Iterator[NDArray[np.intp]]:
-    """Yield front after front. Points are sorted once: what is left stays in order."""
-    _check_finite(cost, gain)
-    order = np.lexsort((-gain, cost))
-    while len(order):
-        is_best = _rises(gain[order])
-        yield order[is_best]
-        order = order[~is_best]
-
-
-def _rises(gain: Array) -> NDArray[np.bool_]:
-    """Return which values are above all before them."""
-    return np.asarray(gain > np.concatenate(([-np.inf], np.maximum.accumulate(gain)))[:-1])
-
-
-def _check_finite(cost: Array, gain: Array) -> None:
-    if len(cost) and not np.isfinite((cost.min(), cost.max(), gain.min(), gain.max())).all():
-        raise InvalidValueError(
-            "cost and throughput of every plan must be finite, got NaN or inf; check prices and fit"
-        )
-
-
-def _contenders(cost: Array, gain: Array, n_bin: int, stride: int) -> NDArray[np.intp]:
-    """Return the points that are faster than every `stride`-th point in bins of lower cost.
-
-    A point that is left out costs strictly more than one that is at least as fast, so it is dominated.
-    """
-    low, high = float(cost.min()), float(cost.max())
-    width = (high - low) / n_bin
-    if not (width > 0 and np.isfinite(high - low)):
-        return np.arange(len(cost))
-    bins = np.minimum((cost - low) / width, n_bin).astype(np.intp)
-    best = np.full(n_bin + 2, -np.inf)
-    np.maximum.at(best[1:], bins[::stride], gain[::stride])
-    return np.flatnonzero(gain > np.maximum.accumulate(best)[bins])
-
-
-def hypervolume(cost: Array, gain: Array, *, worst: tuple[float, float]) -> float:
-    """Return the area that a front covers up to the reference point `worst` (cost, gain).
-
-    Points beyond the reference point cover nothing. The larger the area, the better the front.
-    """
-    best = non_dominated(cost, gain)
-    best = best[(cost[best] < worst[0]) & (gain[best] > worst[1])]
-    width = np.diff(cost[best], append=worst[0])
-    return float(np.sum(width * (gain[best] - worst[1])))
+def contenders(parts: Parts, limits: Limits) -> Iterator[NDArray[np.intp]]:
+    """Yield the positions on the grid of plans that keep to the limits, whether they fit or not."""
+    worker_s, ps_s = parts.worker_s.astype(np.float32), parts.ps_s.astype(np.float32)
+    worker_bin = ((parts.worker_cost - limits.low) / limits.width).astype(np.float32)
+    ps_bin = (parts.ps_cost / limits.width).astype(np.float32)
+    (n_w, n_p, n_b), n_a = ps_s.shape, worker_s.shape[1]
+    n_cell = n_p * n_a * n_b
+    step = max(BLOCK // n_cell, 1)
+    step_p = n_p if step > 1 else max(BLOCK // (n_a * n_b), 1)
+    for w in range(0, n_w, step):
+        for p in range(0, n_p, step_p):
+            cost = worker_bin[w : w + step, None, :, None] + ps_bin[None, p : p + step_p, None, :]
+            seconds = worker_s[w : w + step, None, :, None] + ps_s[w : w + step, p : p + step_p, None, :]
+            limit = limits.seconds.take(cost.astype(np.intp), mode="clip")
+            yield np.flatnonzero(seconds <= limit) + w * n_cell + p * n_a * n_b

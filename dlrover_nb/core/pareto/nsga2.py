@@ -29,7 +29,8 @@ from pymoo.operators.mutation.pm import PM
 from pymoo.operators.repair.rounding import RoundingRepair
 from pymoo.problems.static import StaticProblem
 
-from dlrover_nb.core.pareto.exact import exact_search, layers, non_dominated
+from dlrover_nb.core.pareto.dominance import layers, non_dominated
+from dlrover_nb.core.pareto.exact import exact_search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

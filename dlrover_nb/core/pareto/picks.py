@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.decisions.decisions import Candidate, Pick
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Pick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

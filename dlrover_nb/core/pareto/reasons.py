@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import HOST, REST
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 from dlrover_nb.core.structs.plan.resources import Role, diff
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dlrover_nb.core.structs.decisions.decisions import TermShare
+    from dlrover_nb.core.structs.decisions.candidates import TermShare
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 PHRASES = {

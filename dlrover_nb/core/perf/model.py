@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
     from dlrover_nb.core.perf.windows import Samples
-    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.snapshot import FitReport
+    from dlrover_nb.core.structs.views.fit import FitReport
 
     Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.decisions.decisions import SPEEDS, Prediction
+from dlrover_nb.core.structs.decisions.candidates import SPEEDS, Prediction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ import numpy as np
 from dlrover_nb.core.perf import solve
 from dlrover_nb.core.perf.smooth import refit
 from dlrover_nb.core.perf.terms import TERMS
-from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.views.fit import Coefficient, FitReport, FormWeight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,23 +5,17 @@
 they need, `right_size` takes back what none of them will use; `policies` compose them.
 """
 
-from dlrover_nb.core.planner.advising.advice import (
-    Advice,
-    Axes,
-    Limits,
-    PlannerSettings,
-    advise,
-    axes_key,
-    probe,
-)
+from dlrover_nb.core.planner.advising.advice import Advice, Axes, Limits, PlannerSettings, axes_key
 from dlrover_nb.core.planner.advising.explain import AdviceContext, binding, evidence, marginals, runner_up
+from dlrover_nb.core.planner.advising.improvement import advise, probe
 from dlrover_nb.core.planner.advising.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
 from dlrover_nb.core.planner.availability.feasibility import check_room, has_room
 from dlrover_nb.core.planner.bid import Bid, bid
 from dlrover_nb.core.planner.deadline import rescues_deadline
-from dlrover_nb.core.planner.policies import POLICIES, Policy, PolicyContext
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.planner.policies.nearchus import diagnosis_of
+from dlrover_nb.core.planner.policies.policy import Policy, PolicyContext
 from dlrover_nb.core.planner.policies.stages import (
     Start,
     auto_scale,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.pareto.bin_packing import fits
-from dlrover_nb.core.pareto.exact import non_dominated
+from dlrover_nb.core.pareto.dominance import non_dominated
 from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
 from dlrover_nb.core.perf.model import ThroughputModel
@@ -22,9 +22,9 @@ from dlrover_nb.core.planner.predictions.completion import Completion, end_cost
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
-from dlrover_nb.core.structs.decisions.decisions import ParetoFront, cost_unit
+from dlrover_nb.core.structs.decisions.candidates import ParetoFront, cost_unit
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
-from dlrover_nb.core.structs.views.snapshot import Curve
+from dlrover_nb.core.structs.views.fit import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]

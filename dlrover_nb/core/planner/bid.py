@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core import pricing
-from dlrover_nb.core.pareto.exact import layers, non_dominated
+from dlrover_nb.core.pareto.dominance import layers, non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
 from dlrover_nb.core.pareto.space import list_plans
 from dlrover_nb.core.perf.terms import axes_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]

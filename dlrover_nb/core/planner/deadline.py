@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.predictions import Predictions
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 
     Array = NDArray[np.float64]
 

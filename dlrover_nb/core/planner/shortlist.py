@@ -3,9 +3,9 @@
 Advice needs bands, and a prediction with its band goes through hundreds of coefficient sets. A small space is
 compared whole. In a larger one most plans are far from the front: the search uses the mean coefficients alone
 (within a few percent of the prediction, at a hundredth of its time) and keeps the front, the front without
-it, and so on (`pareto.exact.layers`) until there are some thousand plans, and the plans around the present
-one and those that were measured. What is lost: a plan that many others dominate by mean coefficients, and
-none by the full prediction. Rejected: a random sample, which almost certainly misses the front of a
+it, and so on (`pareto.dominance.layers`) until there are some thousand plans, and the plans around the
+present one and those that were measured. What is lost: a plan that many others dominate by mean coefficients,
+and none by the full prediction. Rejected: a random sample, which almost certainly misses the front of a
 million plans.
 """
 

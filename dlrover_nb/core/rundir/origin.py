@@ -20,7 +20,7 @@ from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.checkpoints import place_of
 from dlrover_nb.core.sharding.continued import continued, n_sample_of, untouched
-from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import BeganFrom
 from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.data.column_types import PLAIN
-from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.faults import Faults, Pending
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from dlrover_nb.core.simulator.description import MemoryGrowth, SimulatedJob
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.truth import TermsTruth
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.past import JobTraits

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

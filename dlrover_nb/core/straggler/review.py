@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.decisions.actions import Proposed
-    from dlrover_nb.core.structs.job.job import Sync
+    from dlrover_nb.core.structs.job.spec_choices import Sync
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 

@@ -10,7 +10,7 @@ from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import SetSize
-    from dlrover_nb.core.structs.job.job import Sync
+    from dlrover_nb.core.structs.job.spec_choices import Sync
     from dlrover_nb.core.structs.training.stragglers import Spread
 
 

@@ -42,8 +42,8 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, Pace, Straggler
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.why.catalogue import Question
 from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.questions import Marginal
     from dlrover_nb.core.why.subject import Subject
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import FELT, PHRASES, change_words
-from dlrover_nb.core.structs.decisions.decisions import HOST, REST, ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role, diff
 from dlrover_nb.core.why.catalogue import Question
 from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
@@ -14,7 +15,8 @@ from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Proposal, TermShare
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, TermShare
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
     from dlrover_nb.core.why.subject import Subject
 
 _PURPOSE = {

@@ -10,7 +10,8 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.why.values import Unit, Value
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Decision, Outcome
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome
     from dlrover_nb.core.structs.decisions.questions import Explanation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

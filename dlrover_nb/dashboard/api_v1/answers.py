@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, Command, Entry, SecondRequest
-from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Proposal
 from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
-    from dlrover_nb.core.structs.decisions.decisions import Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.page import Visit

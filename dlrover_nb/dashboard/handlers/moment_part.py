@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError, NotFoundError
 from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.pages.decisions import check_reader
-from dlrover_nb.dashboard.pages.history import run_of
 from dlrover_nb.dashboard.pages.replays import Reading
 from dlrover_nb.dashboard.pages.travel import asked_moment, asked_span_s, part_html, past_of
 
@@ -43,5 +42,5 @@ class MomentHandler(PersonHandler):
 def _part(visit: Visit) -> str | Reading:
     check_reader(visit.person)
     span_s = asked_span_s(visit.query)
-    past = past_of(run_of(visit.query.get("run", ""), visit))
+    past = past_of(visit.team.runs.run(visit.query.get("run", "")))
     return past if isinstance(past, Reading) else part_html(past, asked_moment(visit.query, past), span_s)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.fields import MOST_BATCH, MOST_FACTOR
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.dashboard.forms.fields import BATCHES, RATES

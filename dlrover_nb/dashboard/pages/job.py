@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from dlrover_nb.core.errors import BackendError, DlroverError, NotFoundError
 from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.dashboard.forms.flash import flash_of, lines_html
 from dlrover_nb.dashboard.forms.markup import (

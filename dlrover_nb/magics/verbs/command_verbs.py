@@ -16,7 +16,7 @@ from msgspec.structs import fields
 from dlrover_nb.core.commands.arguments import description, extra, number_type, plain_type
 from dlrover_nb.core.commands.requests import SIZES, Scale, Sized, check_given
 from dlrover_nb.core.commands.table import DECISIONS, ROW_OF
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.magics.flags import JOB, WHY, job_or
 from dlrover_nb.magics.parser import Pairs, money_or_off, number, one_of, whole

@@ -11,7 +11,7 @@ from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.commands.requests import path_of_size
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.job.early_stopping import Metric
-from dlrover_nb.core.structs.job.job import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.magics.flags import JOB, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no

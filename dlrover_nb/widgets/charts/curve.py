@@ -17,7 +17,8 @@ from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Points, Rule
 from dlrover_nb.widgets.svg.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.views.snapshot import Curve, JobSnapshot, SeriesChunk
+    from dlrover_nb.core.structs.views.fit import Curve
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Fitted curve"
 AXIS_NAMES = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import EFFORT_UNIT
+from dlrover_nb.core.structs.decisions.candidates import EFFORT_UNIT
 from dlrover_nb.core.structs.plan.deadline import percent
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
@@ -21,7 +21,7 @@ from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, ParetoFront
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.history.runs.prediction_scores import Score
-    from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Outcome
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Predicted and measured"

@@ -15,7 +15,7 @@ from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule
 from dlrover_nb.widgets.svg.palette import BLUE, ORANGE
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Throughput"

@@ -10,7 +10,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.jobs.why import scale_command
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.goals import Goal, GoalAnswer
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

@@ -16,9 +16,11 @@ from dlrover_nb.widgets.jobs.status import commands, fit_words, kind_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Prediction, Proposal
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, JobSnapshot
+    from dlrover_nb.core.structs.views.fit import Coefficient, FitReport
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 # A fit changes with each measurement, and predictions with it: no number of a plan goes without its time.
 WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-from dlrover_nb.core.structs.job.job import JobPhase, Optimizer
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.reported import TrainerStatus
     from dlrover_nb.core.structs.training.shards import ShardCounts
+    from dlrover_nb.core.structs.views.fit import FitReport
     from dlrover_nb.core.structs.views.snapshot import (
         Evaluation,
-        FitReport,
         JobSnapshot,
         MemoryLine,
         NodeView,

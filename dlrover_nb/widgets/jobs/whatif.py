@@ -24,7 +24,7 @@ from dlrover_nb.widgets.theme import WARN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.questions import Weighed
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import PHRASES
-from dlrover_nb.core.structs.decisions.decisions import HOST, REST
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 from dlrover_nb.core.why import answers
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
@@ -33,10 +33,11 @@ from dlrover_nb.widgets.svg import svg_drawing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, TermShare
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, TermShare
     from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.snapshot import FitReport, JobSnapshot
+    from dlrover_nb.core.structs.views.fit import FitReport
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.why import Question
 
 FINISH = "finish in"

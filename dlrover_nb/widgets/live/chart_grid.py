@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
-from dlrover_nb.core.structs.decisions.decisions import Candidate
+from dlrover_nb.core.structs.decisions.candidates import Candidate
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 from dlrover_nb.widgets.charts import all_charts, curve
 from dlrover_nb.widgets.jobs.status import first_steps_words

@@ -13,7 +13,8 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.jobs.review import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
 
 _TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.commands.requests import Decides
     from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
-    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 

@@ -12,13 +12,7 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import curve, front
-from dlrover_nb.widgets.jobs.plans import (
-    change_facts,
-    decision_words,
-    diff_table,
-    fit_tables,
-    outcomes_table,
-)
+from dlrover_nb.widgets.jobs.plans import change_facts, decision_words, diff_table, fit_tables, outcomes_table
 from dlrover_nb.widgets.jobs.status import kind_words, memory_table, status_view
 from dlrover_nb.widgets.jobs.why import candidate_facts
 from dlrover_nb.widgets.svg import svg_drawing
@@ -26,14 +20,10 @@ from dlrover_nb.widgets.svg.marks import Band, Line, Orientation, Plot, Rule
 from dlrover_nb.widgets.svg.palette import INK, PS_COLOR, WORKER_COLOR
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.decisions import (
-        Candidate,
-        Decision,
-        Outcome,
-        ParetoFront,
-        Proposal,
-    )
-    from dlrover_nb.core.structs.views.snapshot import Curve, FitReport, JobSnapshot, MemoryLine
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
+    from dlrover_nb.core.structs.views.fit import Curve, FitReport
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
 _NO_CURRENCY = units.Currency()  # unknown for a single candidate
 

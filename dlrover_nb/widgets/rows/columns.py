@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dlrover_nb.core.history import JobRun, Score
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Decision, Outcome, Prediction, Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
     from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

@@ -12,7 +12,8 @@ from test_queue_of_a_cluster import brain, round_of, submit
 from dlrover_nb.core.brain import rounds
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.offers import N_COLUMN, JobOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -17,7 +17,8 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.history.stores.loads import LoadStore
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

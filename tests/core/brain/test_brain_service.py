@@ -17,7 +17,8 @@ from dlrover_nb.core.errors import BackendError, StaleDecisionError
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
 

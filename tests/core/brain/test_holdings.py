@@ -15,7 +15,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.views.brain import Holding
 from dlrover_nb.core.structs.views.summary import JobSummary

@@ -15,8 +15,8 @@ from dlrover_nb.core.planner.availability.waiting import end_of, waits_of
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 FAST = Rhythm(interval_s=0.2, lease_s=LIMIT_S)

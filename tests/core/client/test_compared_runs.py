@@ -24,7 +24,8 @@ from dlrover_nb.core.client.past.history_queries import RunHistory
 from dlrover_nb.core.client.past.recorded_moment import happenings_of, moment_of
 from dlrover_nb.core.history.runs.run_history import JobRun
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.prices import PriceTable
 
 PRICED = replace(SPEC, prices=PriceTable(cpu_hour=1.0, gib_hour=0.0))

@@ -31,7 +31,8 @@ from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.data.features import CategoricalColumn, SequenceSpec
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 from dlrover_nb.core.structs.job.trained import Trained
 
 if TYPE_CHECKING:

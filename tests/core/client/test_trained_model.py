@@ -20,7 +20,8 @@ from dlrover_nb.core.data.source import CENSUS_FILE
 from dlrover_nb.core.disk.paths import jobs_folder
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.job.job import DataSpec, Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.widgets.live.browser.poller import Poller

@@ -11,7 +11,8 @@ from support.jobs import builders
 from support.jobs.cluster_double import snapshot_of
 
 from dlrover_nb.core.client.until import Until, first_steps, is_reached, waited_for
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView

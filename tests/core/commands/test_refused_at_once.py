@@ -12,7 +12,8 @@ from dlrover_nb.core.commands.facts import facts_of
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions.commands import Action, Command, choose, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook
 from dlrover_nb.core.structs.plan.prices import PriceTable

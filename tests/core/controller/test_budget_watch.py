@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.controller import Controller, snapshot
-from dlrover_nb.core.controller.plans.questions import answer
+from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.views.events import Computed, CostChanged, Decided, EndJob, PhaseChanged, Scale

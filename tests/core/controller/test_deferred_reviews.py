@@ -13,9 +13,10 @@ from support.plans.restarted_controller import outcome, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import Controller, replay
-from dlrover_nb.core.controller.plans.questions import answer
+from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.views.events import Computed, PhaseChanged, Ticked
 from dlrover_nb.core.structs.views.past import FitSummary

@@ -18,7 +18,7 @@ from dlrover_nb.core.controller import replay, snapshot
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.events import Ticked
 

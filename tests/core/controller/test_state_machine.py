@@ -20,7 +20,8 @@ from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundErr
 from dlrover_nb.core.planner import has_room
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role

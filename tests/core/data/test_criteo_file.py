@@ -14,7 +14,8 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.encode import MISSING
 from dlrover_nb.core.data.formats.criteo import CATEGORICAL, NUMERIC, STRIDE
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,9 @@ from dlrover_nb.core.data.storage import remote
 from dlrover_nb.core.data.storage.cache import FOLDER_VAR, SIZE_VAR, DataCache, data_cache
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, secret_values, without_secrets
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

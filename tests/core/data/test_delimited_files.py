@@ -26,7 +26,8 @@ from dlrover_nb.core.data.formats.record_starts import STRIDE, index_records
 from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 
 if TYPE_CHECKING:
     from pathlib import Path

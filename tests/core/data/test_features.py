@@ -18,7 +18,8 @@ from dlrover_nb.core.data.selection.feature_spec import ROOM, SMALL_TABLE, table
 from dlrover_nb.core.data.source import FILE_FORMATS, SOURCES, open_source
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.data.features import CategoricalColumn
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 
 if TYPE_CHECKING:
     from pathlib import Path

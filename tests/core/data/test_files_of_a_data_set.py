@@ -27,7 +27,8 @@ from dlrover_nb.core.data.storage.cache import DataCache
 from dlrover_nb.core.data.storage.file_set import N_OPEN
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import dump_job, job_from, parse_job
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,8 @@ from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.data.column_types import PLAIN, WrittenNumbers
 from dlrover_nb.core.structs.data.features import FeatureSpec
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 from dlrover_nb.core.structs.job.trained import Trained
 
 if TYPE_CHECKING:

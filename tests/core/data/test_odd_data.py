@@ -23,7 +23,8 @@ from dlrover_nb.core.data.encode import distinct, hash_values
 from dlrover_nb.core.data.objects.arrow_tables import as_table
 from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, shown
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:

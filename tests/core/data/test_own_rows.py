@@ -19,7 +19,8 @@ from dlrover_nb.core.data import ShardReader, make_features
 from dlrover_nb.core.data.objects.own_source import _Restarted
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 from dlrover_nb.core.usercode import pack
 
 if TYPE_CHECKING:

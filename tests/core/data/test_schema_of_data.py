@@ -17,7 +17,8 @@ from dlrover_nb.core.data.formats.parquet import ParquetSource
 from dlrover_nb.core.data.objects.own_source import OwnSource
 from dlrover_nb.core.data.selection.inspection import N_PLACE, N_ROW, take_data
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.views.schema import DataSchema, Use
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from dlrover_nb.core.deadline.training_rows import n_param_of
 from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.data.features import CategoricalColumn, SequenceInput, SequenceSpec
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Embedding, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding
 from dlrover_nb.core.structs.views.schema import Use
 
 if TYPE_CHECKING:

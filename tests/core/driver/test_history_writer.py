@@ -9,7 +9,7 @@ import pytest
 from dlrover_nb.core.driver.history_writer import HistoryWriter, examples
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Mitigation
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember

@@ -10,7 +10,7 @@ from support.driver.driver_world import plan, succeeded
 
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import Mode, Sync
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable

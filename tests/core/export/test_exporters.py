@@ -18,7 +18,7 @@ from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import RolePlan
-from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.views.fit import Coefficient, FitReport, FormWeight
 
 NOTES = """\
     dlrover-nb/kind: KIND

@@ -13,9 +13,10 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic
 from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:

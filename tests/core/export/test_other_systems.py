@@ -15,8 +15,9 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.external import Framework
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import DataSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

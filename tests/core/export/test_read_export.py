@@ -32,7 +32,8 @@ from dlrover_nb.core.export import EXPORTERS, Options, Provenance, gathering, re
 from dlrover_nb.core.export.alone import fixed
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.job.external import Framework
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 

@@ -29,9 +29,9 @@ from support.operators.trainer_rules import cluster_runtime, set_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -19,7 +19,8 @@ from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, JobFile, WriteAhead
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, compress
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.events import Decided, Ticked
 from dlrover_nb.core.usercode import Packed

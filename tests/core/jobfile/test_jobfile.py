@@ -17,7 +17,8 @@ from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, job_from, known_keys, 
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.prices import PriceTable

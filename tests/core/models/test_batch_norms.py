@@ -16,7 +16,8 @@ from dlrover_nb.core.models.custom import check
 from dlrover_nb.core.models.learner import Learner, set_threads
 from dlrover_nb.core.models.trainable import Columns
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.plans.known_objectives import Known
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto import contenders, exact
+from dlrover_nb.core.pareto import dominance, exact
 from dlrover_nb.core.pareto.space import plan_grid
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -76,15 +76,16 @@ def peeled(cost, gain, least):
     grid=grids,
     objectives=known,
     least=st.sampled_from([1, 2, 30, 400, 10**6]),
-    n_bin=st.sampled_from([1, 4, 40, contenders.N_BIN]),
-    block=st.sampled_from([1, 100, contenders.BLOCK]),
+    n_bin=st.sampled_from([1, 4, 40, exact.N_BIN]),
+    block=st.sampled_from([1, 100, exact.BLOCK]),
 )
 def test_fronts_of_a_grid_are_those_of_all_its_plans(grid, objectives, least, n_bin, block):
     rows = all_rows(grid)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact, "FEW", 0)
-        patched.setattr(contenders, "N_BIN", n_bin)
-        patched.setattr(contenders, "BLOCK", block)
+        patched.setattr(dominance, "FEW", 0)
+        patched.setattr(exact, "N_BIN", n_bin)
+        patched.setattr(exact, "BLOCK", block)
         found, n_plan = exact.exact_search(grid, objectives, least=least)
     assert n_plan == len(rows)
     assert np.array_equal(found, rows[peeled(*objectives(rows), least)])
@@ -112,7 +113,7 @@ def test_fronts_of_a_large_grid_are_those_of_all_its_plans(objectives, quota, le
         bounds, Capacity((NodeShape(16, 65_536, 12),)), worker_memory_mib=2048, ps_memory_mib=4096
     )
     rows = all_rows(grid)
-    assert len(rows) > exact.FEW
+    assert len(rows) > dominance.FEW
     found, n_plan = exact.exact_search(grid, objectives, least=least)
     assert n_plan == len(rows)
     assert np.array_equal(found, rows[peeled(*objectives(rows), least)])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.pareto.exact import FEW, hypervolume, layers, non_dominated
+from dlrover_nb.core.pareto.dominance import FEW, hypervolume, layers, non_dominated
 
 
 def brute_force(cost, gain) -> list[int]:

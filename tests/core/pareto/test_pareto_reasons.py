@@ -4,7 +4,7 @@ import pytest
 
 from dlrover_nb.core.pareto.reasons import PHRASES, change_words, reason
 from dlrover_nb.core.perf.terms import TERMS
-from dlrover_nb.core.structs.decisions.decisions import TermShare
+from dlrover_nb.core.structs.decisions.candidates import TermShare
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 NOW = ResourcePlan(RolePlan(2, 0.5, 512), RolePlan(2, 0.5, 512))

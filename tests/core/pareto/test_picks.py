@@ -16,7 +16,7 @@ from dlrover_nb.core.pareto.picks import (
     resource_efficiency,
     thinned,
 )
-from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, ScalePlan
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))

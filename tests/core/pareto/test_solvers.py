@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.plans.known_objectives import Known
 
-from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
+from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.nsga2 import repaired
 from dlrover_nb.core.pareto.solve import SOLVERS, Solution, solve
 from dlrover_nb.core.pareto.space import list_plans, plan_grid

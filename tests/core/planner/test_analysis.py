@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core import pricing
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
-from dlrover_nb.core.pareto.exact import hypervolume, non_dominated
+from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.picks import MOST_SHOWN
 from dlrover_nb.core.pareto.space import CACHED_PLANS, MAX_PLANS
 from dlrover_nb.core.perf.terms import axes_of
@@ -17,7 +17,8 @@ from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse,
 from dlrover_nb.core.planner.analysis import fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, gains, transitions_s
-from dlrover_nb.core.structs.job.job import JobSpec, Migration
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.prices import PriceTable

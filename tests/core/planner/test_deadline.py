@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
 from dlrover_nb.core.planner.analysis import fitted
 from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable, sure_share
-from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind
-from dlrover_nb.core.structs.job.job import JobSpec, Objective
+from dlrover_nb.core.structs.decisions.candidates import Prediction
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.prices import PriceTable

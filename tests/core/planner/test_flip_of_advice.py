@@ -15,7 +15,8 @@ from dlrover_nb.core.planner.advising.sensitivity import (
 )
 from dlrover_nb.core.planner.predictions.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-from dlrover_nb.core.structs.job.job import JobSpec, Migration
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.prices import PriceTable

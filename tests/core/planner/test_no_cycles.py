@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, fitted
-from dlrover_nb.core.structs.job.job import JobSpec, Objective
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

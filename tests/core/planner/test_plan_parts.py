@@ -10,7 +10,7 @@ from test_explain import ANALYSIS, FEWER, MORE, NOW, SAMPLES, analysed
 
 from dlrover_nb.core.planner.predictions.parts import parts, with_host
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
-from dlrover_nb.core.structs.decisions.decisions import HOST, REST
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 
 SECONDS = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=2)
 ITER_S = st.floats(1e-3, 2.0)

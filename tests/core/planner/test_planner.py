@@ -7,7 +7,8 @@ import pytest
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_kind, transition_s
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-from dlrover_nb.core.structs.job.job import JobSpec, Migration
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff

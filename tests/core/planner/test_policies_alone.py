@@ -10,7 +10,8 @@ from test_deadline import MEASURED, MODELS, SPEED, at, base, span
 
 from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse
 from dlrover_nb.core.planner import Limits, analyse
-from dlrover_nb.core.planner.policies import PolicyContext, nearchus, qore
+from dlrover_nb.core.planner.policies import nearchus, qore
+from dlrover_nb.core.planner.policies.policy import PolicyContext
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role

@@ -13,7 +13,8 @@ from dlrover_nb.core.perf.terms import RING_TERMS
 from dlrover_nb.core.planner import Situation, analyse, marginals
 from dlrover_nb.core.planner.predictions.batch import exchange, mini_batch
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

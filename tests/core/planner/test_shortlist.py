@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.pareto import exact
+from dlrover_nb.core.pareto import dominance, exact
 from dlrover_nb.core.pareto.solve import Solution
 from dlrover_nb.core.planner import shortlist
 from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
@@ -78,6 +78,7 @@ def test_analysis_equals_that_of_evaluating_every_plan(asked, enough):
         patched.setattr(shortlist, "ENOUGH", enough)
         patched.setattr(shortlist, "CACHED_PLANS", 0)
         patched.setattr(exact, "FEW", 0)
+        patched.setattr(dominance, "FEW", 0)
         fast = analyse(asked, model=model)
         patched.setattr(shortlist, "solve", slow_search)
         slow = analyse(asked, model=model)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from test_deadline import MODELS, PRICES, SPEED, base, chosen, plan
 
 from dlrover_nb.core.planner import Limits, advise, analyse
-from dlrover_nb.core.planner.advising.advice import LEAST_IN_BUDGET
 from dlrover_nb.core.planner.advising.explain import binding
+from dlrover_nb.core.planner.advising.improvement import LEAST_IN_BUDGET
 from dlrover_nb.core.planner.predictions.budget import budget_forecast, present_budget
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.prices import PriceTable
 

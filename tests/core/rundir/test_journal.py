@@ -26,7 +26,7 @@ from dlrover_nb.core.rundir.journal import (
     segments,
 )
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.views.events import Decided, NodeReported

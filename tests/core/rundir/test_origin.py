@@ -26,8 +26,9 @@ from dlrover_nb.core.runtime.checkpoints import Image, Layout, read_url, write_u
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.secrets import for_storage, without_secrets
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.job.trained import Trained
 from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, part_url

@@ -12,7 +12,8 @@ from test_deadlines_in_simulation import SHAPES, sampled
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
 

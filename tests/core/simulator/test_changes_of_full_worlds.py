@@ -13,7 +13,7 @@ from support.plans.sim_world import UP_S, make_job, make_plan, make_world, only,
 from dlrover_nb.core.controller import Controller, ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, Transition
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, PlanApplied, PlanFailed

@@ -14,7 +14,7 @@ from dlrover_nb.core.simulator import Faults
 from dlrover_nb.core.simulator.one_job.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
 from dlrover_nb.core.simulator.truth import TermsTruth
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import TimeSplit
 from dlrover_nb.core.structs.views.events import NodeReported

@@ -17,7 +17,8 @@ from dlrover_nb.core.structs.decisions.actions import (
     MitigationChoice,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import (

@@ -21,7 +21,8 @@ from dlrover_nb.core.simulator import (
 )
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job.job import JobPhase, Migration, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration, Mode
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import (

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import Pace, Spread, Straggler
 

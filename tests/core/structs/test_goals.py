@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 from dlrover_nb.core.structs.decisions.goals import (
     EXAMPLES,
     VALUES,

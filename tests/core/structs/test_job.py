@@ -5,7 +5,8 @@ from support.cases import for_each
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.samples import ProfileSample
 from dlrover_nb.core.structs.views import events

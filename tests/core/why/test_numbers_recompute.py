@@ -12,7 +12,8 @@ from support.plans.simulated_life import FAULTS, PLAN, TRUTH, Life
 
 from dlrover_nb.core.simulator import MemoryGrowth
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -13,7 +13,7 @@ from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisio
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.dashboard.forms.act import (
     FORM_ACTIONS,

@@ -23,7 +23,8 @@ from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, AdjustRates, SetSize
 from dlrover_nb.core.structs.decisions.commands import Action, Stage
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.dashboard.job_parts.orders import MOST_FIELDS

@@ -28,7 +28,7 @@ from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person, local_person
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import FinishChoice
 from dlrover_nb.core.why import Question

@@ -22,7 +22,8 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.disk.paths import RUNS_VAR
 from dlrover_nb.core.driver.past.time_travel import Replay
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team

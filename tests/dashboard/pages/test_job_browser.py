@@ -14,7 +14,7 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -17,7 +17,8 @@ from dlrover_nb.core.export import Options
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.decisions.people import Person
-from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import NodeErrors
 from dlrover_nb.dashboard.settings import ServeSettings

@@ -17,7 +17,8 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.structs.cluster.waits import QueueWait
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -10,7 +10,8 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.job import JobSpec, Migration, ModelSpec
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

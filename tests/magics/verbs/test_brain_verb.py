@@ -15,7 +15,8 @@ from dlrover_nb.core.brain.queue_order import ORDERS
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.greedy import WEIGHTS
 from dlrover_nb.core.history.stores.leases import LeaseStore
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.output import CLI
 

@@ -11,7 +11,8 @@ from dlrover_nb import cli
 from dlrover_nb.cli import ExitCode
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.output import CLI

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from dlrover_nb.core.client.submit_again import submit_again, submit_command
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.jobfile import parse_job
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.submission import spec_of

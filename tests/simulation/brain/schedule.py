@@ -11,8 +11,7 @@ from simulation.schedule import Scenario, drawn
 from support.driver.driver_world import plan
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
-from dlrover_nb.core.structs.job.job import Mode
-from dlrover_nb.core.structs.plan.admission import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

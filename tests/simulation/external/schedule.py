@@ -33,7 +33,8 @@ from support.driver.driver_world import plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

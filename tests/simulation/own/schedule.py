@@ -35,7 +35,7 @@ from simulation.schedule import Scenario, drawn
 from support.driver.driver_world import PlayedBackend, plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import Migration, Mode
+from dlrover_nb.core.structs.job.spec_choices import Migration, Mode
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from support.waiting import until
 

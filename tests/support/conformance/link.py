@@ -23,7 +23,8 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.offers import Allotment, NoOffer
 from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice

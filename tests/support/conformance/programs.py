@@ -17,7 +17,8 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.structs.wire.node_config import NodeConfig

@@ -18,7 +18,8 @@ from torch import nn
 
 from dlrover_nb import trainable
 from dlrover_nb.api.cluster import Cluster
-from dlrover_nb.core.structs.job.job import Embedding, JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from support.driver.noted_rows import N_TRAIN, Numbered, noting_model, rows_in

@@ -33,7 +33,8 @@ from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.process.output import output_path
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

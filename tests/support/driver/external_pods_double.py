@@ -22,7 +22,8 @@ from dlrover_nb.core.master.external import program
 from dlrover_nb.core.runtime.checkpoints import run_name
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import Written
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from support.waiting import LIMIT_S

@@ -11,7 +11,8 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.own import own_job
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from support.driver.real_job import LIMIT_S, plan
 

@@ -12,7 +12,8 @@ from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from support.waiting import LIMIT_S, is_gone, until
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.decisions.decisions import (
-    Candidate,
     Decision,
+    Mitigation,
     Outcome,
-    Prediction,
     Proposal,
     ProposalKind,
-    TermShare,
     Verdict,
 )
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge

@@ -6,32 +6,27 @@ import math
 from dataclasses import replace
 
 from dlrover_nb.core.structs.decisions.actions import Action, ActionChoice, KillRestart
+from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront, Pick, Prediction, TermShare
 from dlrover_nb.core.structs.decisions.decisions import (
-    Candidate,
     Decision,
+    Mitigation,
     Outcome,
-    ParetoFront,
-    Pick,
-    Prediction,
     Proposal,
     ProposalKind,
     ProposalStatus,
-    TermShare,
     Verdict,
 )
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.views.fit import Coefficient, Curve, FitReport
 from dlrover_nb.core.structs.views.snapshot import (
-    Coefficient,
-    Curve,
     Evaluation,
     FanPoint,
-    FitReport,
     JobSnapshot,
     MemoryLine,
     NodePhase,

@@ -15,10 +15,9 @@ from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundErr
 from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 from dlrover_nb.core.structs.decisions.decisions import (
-    Candidate,
     Decision,
-    Prediction,
     Proposal,
     ProposalKind,
     ProposalStatus,

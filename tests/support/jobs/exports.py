@@ -18,32 +18,30 @@ from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.data.column_types import ColumnType
 from dlrover_nb.core.structs.data.features import SequenceSpec
-from dlrover_nb.core.structs.decisions.decisions import Decision, Prediction, Verdict
+from dlrover_nb.core.structs.decisions.candidates import Prediction
+from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
-from dlrover_nb.core.structs.job.job import (
-    Averages,
+from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import (
+    Admission,
     DataFormat,
-    DataSpec,
     Embedding,
-    JobSpec,
     Migration,
     Mode,
-    ModelSpec,
     Objective,
     Optimizer,
     Sync,
 )
-from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
-from dlrover_nb.core.structs.job.solutions import SolutionName
 from dlrover_nb.core.structs.job.start_from import StartFrom
-from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
-from dlrover_nb.core.structs.views.snapshot import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.structs.views.fit import Coefficient, FitReport, FormWeight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

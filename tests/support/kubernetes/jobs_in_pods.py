@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from support.waiting import until
 

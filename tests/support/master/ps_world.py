@@ -16,7 +16,8 @@ from dlrover_nb.core.runtime.exchange.requests import ChunkTaken
 from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk, Sizes
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire import messages as m
 

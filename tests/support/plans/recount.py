@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.deadline import chances
 from dlrover_nb.core.planner.predictions.transitions import transition_s
-from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalStatus
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Decided, PlanApplied
 from support.plans.simulated_life import SETTINGS
@@ -22,6 +22,7 @@ from support.plans.simulated_life import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.decisions.questions import Explanation
     from dlrover_nb.core.structs.training.samples import ProfileSample
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

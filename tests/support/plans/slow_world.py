@@ -7,9 +7,9 @@ from typing import Any
 from dlrover_nb.core.controller import Controller, ControllerSettings, replay
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, SetSize
-from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, Sync
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

@@ -30,7 +30,8 @@ from dlrover_nb.core.structs.decisions.actions import (
     MitigationChoice,
     SetSize,
 )
-from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec, Optimizer, Sync
+from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded, NodeLeft
 from dlrover_nb.testing.faults import Persistent, slow

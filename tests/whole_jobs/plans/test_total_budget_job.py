@@ -11,7 +11,8 @@ from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.rundir.checkpoint_folder import newest_manifest
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.prices import PriceTable
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from support.driver.driver_world import succeeded
 
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import NodeOutOfMemory
 
 if TYPE_CHECKING:

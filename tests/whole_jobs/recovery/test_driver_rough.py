@@ -18,7 +18,8 @@ from dlrover_nb.core.runtime.exchange.requests import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.exchange.sockets import connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.decisions.questions import LogLine
-from dlrover_nb.core.structs.job.job import JobPhase, Migration, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import Lease, Purpose
 from dlrover_nb.core.structs.wire.messages import LinesWritten, ShardAsked, ShardFinished, Stop

@@ -10,7 +10,8 @@ import pytest
 from support.driver.driver_world import succeeded as played_to_its_end
 from support.driver.real_job import plan, succeeded
 
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

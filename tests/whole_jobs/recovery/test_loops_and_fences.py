@@ -20,7 +20,8 @@ from dlrover_nb import trainable
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import NodeFailed
 

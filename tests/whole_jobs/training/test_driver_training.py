@@ -24,7 +24,8 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import NodeFailed
 

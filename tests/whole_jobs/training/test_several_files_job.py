@@ -18,7 +18,8 @@ from support.driver.real_job import plan, succeeded
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.data.source import CENSUS_CODES, CENSUS_FILE
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobPhase, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

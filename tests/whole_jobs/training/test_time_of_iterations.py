@@ -9,7 +9,7 @@ import pytest
 from support.driver.real_job import plan, succeeded
 
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.views.events import NodeReported

@@ -7,7 +7,7 @@ from support.waiting import until
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.live.browser.poller import Poller
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.decisions import BreakEven, Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.widgets.jobs.plans import change_facts, state_words
 from dlrover_nb.widgets.jobs.status import commands

@@ -5,7 +5,8 @@ from support.cases import for_each
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView, PlanMarker, waits_told
 from dlrover_nb.core.structs.views.summary import summarize

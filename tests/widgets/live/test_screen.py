@@ -14,7 +14,8 @@ from support.waiting import until
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.jobs.review import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
 from dlrover_nb.widgets.live.browser.poller import Poller

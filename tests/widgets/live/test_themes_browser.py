@@ -11,7 +11,7 @@ from support.waiting import until
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.simulator.workload import JobSampler
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.status import status_view

@@ -27,7 +27,7 @@ from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.manifests.objects import with_owner
 from dlrover_nb.core.manifests.pods import CHECK_ROLE, check_pod, check_selector
 from dlrover_nb.core.models.trainable import CUSTOM
-from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pods import CodeTried, check_token
 
 if TYPE_CHECKING:

@@ -52,7 +52,8 @@ from dlrover_nb.core.rundir.orphans import sweep
 from dlrover_nb.core.rundir.pruning import remove_released
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.views.summary import JobSummary, summarize
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.plan.resources import CPU_STEP

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dlrover_nb.core.history import HistoryStore, JobRun, Scoreboard
-    from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
     from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,7 @@ from dlrover_nb.core.structs.views.moment import Happening, HappeningKind, Momen
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.past.history_queries import RunHistory
-    from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation, Outcome, Proposal
 
 MISSING = (
     "The journal of this run is not on this machine. The database has no front, no memory forecast and no "

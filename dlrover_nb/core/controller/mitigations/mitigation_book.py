@@ -14,8 +14,7 @@ from dlrover_nb.core.controller.state.record_lists import N_NEWEST, next_id
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.straggler.costs import cost_words
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
-from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Mitigation, ProposalStatus
 from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:

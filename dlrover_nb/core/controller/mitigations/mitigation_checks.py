@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     SetSize,
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.mitigations.node_room import NodeRoom
     from dlrover_nb.core.controller.mitigations.slow_nodes import Nodes
     from dlrover_nb.core.structs.decisions.actions import Action
-    from dlrover_nb.core.structs.decisions.decisions import Decision
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation
     from dlrover_nb.core.structs.job.job import JobSpec
 
 MOST_NAMED = 8

@@ -33,7 +33,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     named,
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Mitigate,
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.arbiter import Facts, Refusal
     from dlrover_nb.core.straggler.situation import Situation
     from dlrover_nb.core.structs.decisions.actions import Action, Proposed
-    from dlrover_nb.core.structs.decisions.decisions import Decision
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation
     from dlrover_nb.core.structs.views.events import PlanApplied
 
 logger = logging.getLogger(__name__)

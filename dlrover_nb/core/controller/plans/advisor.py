@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget, over_rest
+from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
 from dlrover_nb.core.planner import (
     PolicyContext,
     break_even_of,
-    give_way,
     has_room,
     lacks_memory,
     post_scale,
     rescues_deadline,
 )
-from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.views.events import Mitigate, Remember
 
@@ -30,42 +30,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.measured.measurement import Measurement
     from dlrover_nb.core.controller.plans.auto_mode import AutoMode
     from dlrover_nb.core.controller.plans.book import ProposalBook
+    from dlrover_nb.core.controller.plans.questions import KnownAdvice
     from dlrover_nb.core.controller.plans.rollouts import Rollouts
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.controller.state.job_state import JobState
-    from dlrover_nb.core.planner import Advice, Analysis, Limits, PlannerSettings, Policy
-    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, Proposal
+    from dlrover_nb.core.planner import Advice, Analysis, Limits, Policy
+    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
 
 Remembered = tuple[Remember, ...]
 Advised = tuple[Remember | Mitigate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BoundPolicy:
-    """A policy with the settings and constraints of one moment; a record, so that a snapshot can hold it."""
-
-    policy: Policy
-    settings: PlannerSettings
-    context: PolicyContext
-
-    def __call__(self, analysis: Analysis) -> Advice | None:
-        """Advise on the present analysis, or on a hypothetical one; room for others is made first."""
-        now, limits = analysis.situation, self.context.limits
-        if limits is not None and limits.quota.ends(now.plan) and now.pins.allows(now.plan):
-            return give_way(analysis, limits.quota, self.context.rejected_plans)
-        return self.policy(analysis, self.settings, self.context)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownAdvice:
-    """Advice that another process has computed, with what would change it; empty where no view needs that."""
-
-    advice: Advice | None
-    break_even: tuple[BreakEven | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

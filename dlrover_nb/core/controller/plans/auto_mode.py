@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import AutoContext, Refusal, limits, may_apply
 from dlrover_nb.core.planner import Limits, axes_key
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.planner import Advice
-    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one differs from it materially

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalStatus
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal, ProposalStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

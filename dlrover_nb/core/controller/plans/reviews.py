@@ -19,8 +19,9 @@ from dlrover_nb.core.controller.plans.questions import Question
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Analyst
-    from dlrover_nb.core.controller.plans.advisor import Advised, Advisor, BoundPolicy
+    from dlrover_nb.core.controller.plans.advisor import Advised, Advisor
     from dlrover_nb.core.controller.plans.book import ProposalBook
+    from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
     from dlrover_nb.core.controller.plans.questions import Answer
     from dlrover_nb.core.controller.state.job_state import JobState
     from dlrover_nb.core.controller.state.story import Story

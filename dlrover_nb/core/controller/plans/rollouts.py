@@ -11,7 +11,7 @@ from dlrover_nb.core.controller.measured.startup import RunStart
 from dlrover_nb.core.controller.state.record_lists import append
 from dlrover_nb.core.planner import axes_key
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
-from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction, ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalKind
 from dlrover_nb.core.structs.views.events import Remember
 from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import ProfileSample
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.state.spending import Spending
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.admission import NO_BRAIN, Admission, QueuePlace
+from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.plan.admission import NO_BRAIN, QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.default_bounds import completed, widened
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.job.job import JobSpec, Mode
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.views.events import JobSubmitted

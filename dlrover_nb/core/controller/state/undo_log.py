@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.structs.decisions.actions import Action
-    from dlrover_nb.core.structs.job.job import Mode
+    from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

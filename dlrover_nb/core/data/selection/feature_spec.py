@@ -41,7 +41,7 @@ from dlrover_nb.core.data.types.agreement import value_type, written_types
 from dlrover_nb.core.data.types.trained_types import form_of, numbers_as_trained, time_type
 from dlrover_nb.core.errors import InvalidValueError, shown
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
-from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ from dlrover_nb.core.data.storage import remote
 from dlrover_nb.core.data.storage.remote import RemoteFile
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.job.datafiles import FILES, bare, format_of, is_pattern, is_url
-from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,7 +12,7 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
-from dlrover_nb.core.controller.plans.questions import answer
+from dlrover_nb.core.controller.plans.computation import answer
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.plans.questions import Answer, Question

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Proposal
 from dlrover_nb.core.structs.views.events import (
     Event,
     Instruction,

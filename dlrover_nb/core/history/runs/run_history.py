@@ -20,8 +20,7 @@ from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_fr
 from dlrover_nb.core.history.runs import finished_jobs
 from dlrover_nb.core.history.runs.compaction import THINNING, Thinning, thinned
 from dlrover_nb.core.history.runs.prediction_scores import Scoreboard, scoreboard
-from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, SeriesRow
 

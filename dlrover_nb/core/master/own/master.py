@@ -32,7 +32,8 @@ from dlrover_nb.core.master.own.state.state import JobState, Stage, evaluation_s
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.admission import HELD, Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.plan.admission import HELD
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.wire.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
 

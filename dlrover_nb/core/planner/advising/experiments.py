@@ -13,13 +13,13 @@ from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experime
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
 from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, transitions_s
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MOST_TRIALS = 200  # evaluated as experiments

@@ -21,7 +21,7 @@ from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.availability.feasibility import over_quota
 from dlrover_nb.core.structs.decisions.questions import Marginal, Measured, Weighed
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import holds
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.planner.advising.advice import PlannerSettings
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.training.samples import ProfileSample
 
     Refuse = Callable[[ResourcePlan], str]

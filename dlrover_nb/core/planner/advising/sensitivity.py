@@ -17,7 +17,7 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.break_even import Quantity, nearest_break_even
 from dlrover_nb.core.planner.predictions.completion import Completion, scaled
 from dlrover_nb.core.planner.predictions.transitions import transition_kind
-from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, ProposalKind
+from dlrover_nb.core.structs.decisions.decisions import BreakEven, ProposalKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.planner.predictions.completion import Row
     from dlrover_nb.core.planner.situation import Situation
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Decide = Callable[[Analysis], Advice | None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.job.job import Objective
+from dlrover_nb.core.structs.job.spec_choices import Objective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
 
 LEAST_GAIN = 0.003  # of the means: less is not worth a change
 USERS_GAIN = 0.03  # where a user has to decide

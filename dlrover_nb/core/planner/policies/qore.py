@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.deadline.genetic import Change
     from dlrover_nb.core.planner.analysis import Analysis
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 N_JUDGED = 16  # plans of other shapes that are judged in full

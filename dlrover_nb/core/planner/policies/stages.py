@@ -18,7 +18,8 @@ import numpy as np
 
 from dlrover_nb.core import pricing, warmstart
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings, advise
+from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
 from dlrover_nb.core.planner.protect import Frame, protected
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.default_bounds import completed

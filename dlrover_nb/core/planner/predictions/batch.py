@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.perf.forms import Exchange
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

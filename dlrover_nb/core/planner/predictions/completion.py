@@ -20,7 +20,7 @@ from dlrover_nb.core.planner.predictions.parts import parts, with_host
 from dlrover_nb.core.planner.predictions.predict import predict_here
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.situation import HOUR_S, Situation
-from dlrover_nb.core.structs.decisions.decisions import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, diff
 

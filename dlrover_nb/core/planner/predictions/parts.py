@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.decisions.decisions import HOST, REST, TermShare
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST, TermShare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

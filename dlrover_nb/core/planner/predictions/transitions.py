@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import change_needs, fits, n_more
 from dlrover_nb.core.structs.views.past import TransitionKind
 

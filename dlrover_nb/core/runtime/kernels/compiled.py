@@ -16,7 +16,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.kernels import layouts, maps, numpy_kernel, plain_server, requests
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
-from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

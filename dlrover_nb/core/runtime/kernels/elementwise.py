@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
     from typing import Self

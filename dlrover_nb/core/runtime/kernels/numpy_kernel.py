@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dlrover_nb.core.runtime.kernels.maps import DirectMap, HashMap
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
-from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
     from dlrover_nb.core.runtime.kernels.rule import Rule

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
-from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,8 +21,9 @@ from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
-from dlrover_nb.core.structs.job.job import DataFormat, JobSpec, Sync
+from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - the same
 from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import FinishedRound, Go
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels.numpy_kernel import seed_bits
 from dlrover_nb.core.runtime.kernels.reserved import Reserved, machine_bytes
 from dlrover_nb.core.runtime.store.served import bucket_counts
-from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 if TYPE_CHECKING:

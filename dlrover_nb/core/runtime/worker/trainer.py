@@ -25,7 +25,7 @@ import numpy as np
 from dlrover_nb.core.models.learner import Gradients, Learner
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,7 +35,7 @@ from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError, PsClient
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.resizing import Resize
 from dlrover_nb.core.structs.wire.messages import (
     Adjust,

@@ -23,7 +23,8 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded
 

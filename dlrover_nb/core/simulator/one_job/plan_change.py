@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.job.spec_choices import Migration
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import SimCluster

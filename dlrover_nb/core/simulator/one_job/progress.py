@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.one_job.reports import RunRate, ps_sample, worker_sample
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.events import NodeReported, ProgressMade

@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.plan.prices import MIB_PER_GIB
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
 
 
 class GoalKind(StrEnum):

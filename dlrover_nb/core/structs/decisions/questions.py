@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.decisions.decisions import BreakEven, Candidate, Prediction
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.decisions import BreakEven
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
 if TYPE_CHECKING:

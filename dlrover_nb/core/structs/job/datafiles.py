@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.core.structs.job.job import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,28 +15,21 @@ from dlrover_nb.core.structs.job.external import ExternalSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.packing import ExchangeSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import (
+    Admission,
+    DataFormat,
+    Embedding,
+    Migration,
+    Mode,
+    Objective,
+    Optimizer,
+    Sync,
+)
 from dlrover_nb.core.structs.job.start_from import StartFrom
-from dlrover_nb.core.structs.plan.admission import Admission
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
-
-
-class Mode(StrEnum):
-    """Who decides on plans: the user alone, the user on our proposal, or the optimizer."""
-
-    MANUAL = "manual"
-    SUGGEST = "suggest"
-    AUTO = "auto"
-
-
-class Objective(StrEnum):
-    """What makes a plan better: gain for its cost, or speed within budget, quota and bounds."""
-
-    VALUE = "value"
-    SPEED = "speed"
-
 
 DEFAULT_POLICY = "throughput-model"  # of the planner
 
@@ -62,18 +55,6 @@ class JobPhase(StrEnum):
     def trains(self) -> bool:
         """Whether rows are trained or will be, so that plans are compared and changed."""
         return self in {JobPhase.STARTING, JobPhase.TRAINING, JobPhase.RESCALING}
-
-
-class DataFormat(StrEnum):
-    """Supported data formats."""
-
-    CENSUS = "census"  # the Census-Income rows that ship with the package
-    PARQUET = "parquet"
-    CSV = "csv"  # text with a header, fields separated by commas (or ; TAB |)
-    TSV = "tsv"  # text with a header, fields separated by tabs
-    CRITEO = "criteo"  # tab-separated: label, 13 integers, 26 categories; no header
-    NUMPY = "numpy"  # .npz with an array per column, or .npy
-    OWN = "own"  # the user's own object; the path is its name, as `ModelSpec.code`
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -170,37 +151,6 @@ class DataSpec(BareRepr):
                 f"data format {self.format} {'takes no' if self.path else 'needs a'} path, "
                 f"got {redact(self.path)!r}"
             )
-
-
-class Optimizer(StrEnum):
-    """The optimizer of rows and dense parameters, which runs on the PS."""
-
-    SGD = "sgd"
-    ADAGRAD = "adagrad"
-    ADAM = "adam"  # on rows lazily: a row's moments and its count of steps change only when it is pushed
-
-
-class Embedding(StrEnum):
-    """How ids map to rows."""
-
-    FIXED = "fixed"  # hashed into a table of `hash_size` rows per column
-    HASH = "hash"  # every distinct id gets its own row when it is first trained
-
-
-class Sync(StrEnum):
-    """How far workers may run ahead of each other."""
-
-    ASP = "asp"  # asynchronous: no limit
-    BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
-    SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
-    ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
-
-
-class Migration(StrEnum):
-    """How parameters move to other PS."""
-
-    SEAMLESS = "seamless"  # copied while training goes on, with a short pause for the last changes
-    RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
-
-
-class Admission(StrEnum):
-    """When a job may start its nodes."""
-
-    AT_ONCE = "at once"  # the cluster lets them wait for room
-    QUEUE = "queue"  # when the brain of the cluster admits it
 
 
 @dataclass(frozen=True, slots=True)

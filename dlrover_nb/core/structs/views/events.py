@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs.decisions.actions import MitigationChoice, SetSize
-from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, ParetoFront, Proposal
-from dlrover_nb.core.structs.decisions.mitigations import Mitigation
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.decisions.candidates import ParetoFront
+from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.core.structs.training.stragglers import Straggler
+from dlrover_nb.core.structs.views.fit import FitReport
 from dlrover_nb.core.structs.views.past import FitSummary
-from dlrover_nb.core.structs.views.snapshot import FitReport, MemoryLine
+from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
 
 class HappeningKind(StrEnum):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import Prediction, ProposalKind
-from dlrover_nb.core.structs.job.job import JobPhase, Mode, run_name
+from dlrover_nb.core.structs.decisions.candidates import Prediction
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.job.job import JobPhase, run_name
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.decisions.decisions import Candidate, Proposal
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal
     from dlrover_nb.core.structs.plan.budget import BudgetOutlook
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.plan.prices import PriceTable

@@ -20,7 +20,7 @@ from dlrover_nb.widgets.theme import WRAP
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.core.structs.decisions.mitigations import Mitigation
+    from dlrover_nb.core.structs.decisions.decisions import Mitigation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.jobs.review import PendingAction, Review
     from dlrover_nb.widgets.live.job_view_model import ViewState

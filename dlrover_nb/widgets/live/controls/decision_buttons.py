@@ -13,7 +13,7 @@ import panel as pn
 from bokeh.models import TextInput
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.jobs.review import Answer, meaning, undo_label, undo_words
 from dlrover_nb.widgets.live.controls.elements import choice, pane, press_button, relabel, text

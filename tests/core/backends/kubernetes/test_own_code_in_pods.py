@@ -14,8 +14,9 @@ from support.waiting import LIMIT_S
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.jobfile import job_from
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import STATE, Volume
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.journal import SEGMENT_BYTES, segments
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 SPEC = JobSpec("quick", plan=PLAN, mode=Mode.MANUAL, n_epoch=1000, heartbeat_timeout_s=LIMIT_S)
 ATTACH = """

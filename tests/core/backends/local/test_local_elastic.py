@@ -31,7 +31,8 @@ from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec, Sync
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -30,7 +30,8 @@ from dlrover_nb.core.backends.local.record import (
     read_supervisor,
 )
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertKind
 

@@ -16,7 +16,8 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.local.record import read_master
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

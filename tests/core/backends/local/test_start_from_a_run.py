@@ -14,7 +14,8 @@ from support.waiting import until
 from dlrover_nb.core.commands.requests import Finish
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode, ModelSpec
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 

@@ -20,7 +20,8 @@ from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
 from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

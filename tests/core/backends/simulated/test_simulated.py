@@ -31,7 +31,8 @@ from dlrover_nb.core.simulator import (
     TermsTruth,
     WorldSettings,
 )
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -14,7 +14,8 @@ from support.conformance.link import LinkConformance
 from support.waiting import until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import RolePlan
 
 ROOMY = replace(PLAN, ps=RolePlan(1, 1.0, 8192))  # a simulated PS grows with its table

@@ -9,7 +9,8 @@ import pytest
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.job.start_from import StartFrom
 
 SPEC = JobSpec("simulated")

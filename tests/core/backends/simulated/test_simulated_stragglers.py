@@ -14,8 +14,9 @@ from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, AdjustRates
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 

@@ -15,7 +15,8 @@ from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.state import record_lists
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.views.events import NodeReported

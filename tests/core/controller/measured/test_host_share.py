@@ -8,7 +8,8 @@ from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measured.host_share import HostTally, job_cores, others_part
 from dlrover_nb.core.controller.measured.older_windows import OlderWindows
 from dlrover_nb.core.controller.measured.windows import SteadyWindows
-from dlrover_nb.core.structs.decisions.decisions import Outcome, Prediction
+from dlrover_nb.core.structs.decisions.candidates import Prediction
+from dlrover_nb.core.structs.decisions.decisions import Outcome
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit

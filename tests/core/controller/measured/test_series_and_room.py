@@ -12,7 +12,8 @@ from dlrover_nb.core.controller.measured.rollup import Rollup
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.plan.resources import Role

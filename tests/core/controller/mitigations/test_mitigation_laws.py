@@ -19,8 +19,9 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
 )
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Mitigate, NodeLeft, PhaseChanged, PlanApplied, Scale
 

@@ -10,8 +10,8 @@ from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.decisions.actions import KillRestart, MoveBuckets, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import Mode
 from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.events import PlanApplied

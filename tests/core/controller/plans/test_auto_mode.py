@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.decisions import (
     ProposalStatus,
     Verdict,
 )
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan

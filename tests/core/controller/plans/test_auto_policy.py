@@ -21,7 +21,8 @@ from dlrover_nb.core.controller.auto_policy import (
 )
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner import axes_key
-from dlrover_nb.core.structs.decisions.decisions import Candidate, Outcome, Prediction, Proposal, ProposalKind
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal, ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.prices import PriceTable

@@ -8,7 +8,8 @@ import pytest
 
 from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Advice
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Mitigate, Scale

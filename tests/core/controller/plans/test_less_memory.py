@@ -8,7 +8,7 @@ import pytest
 
 from dlrover_nb.core.controller import replay
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.events import Scale

@@ -8,13 +8,8 @@ from support.cases import for_each
 
 from dlrover_nb.core.controller.plans.proposals import TRANSITIONS, is_closed, move
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.decisions.decisions import (
-    Candidate,
-    Prediction,
-    Proposal,
-    ProposalKind,
-    ProposalStatus,
-)
+from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, ScalePlan
 
 S = ProposalStatus

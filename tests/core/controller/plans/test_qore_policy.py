@@ -9,7 +9,8 @@ from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller import Controller
 from dlrover_nb.core.planner import POLICIES
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.structs.job.job import JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

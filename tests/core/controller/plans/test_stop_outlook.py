@@ -12,7 +12,7 @@ from dlrover_nb.core.controller.snapshot import pack, unpack
 from dlrover_nb.core.planner.advising.explain import binding
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.deadline import Due, chances, sure_share
-from dlrover_nb.core.structs.decisions.decisions import Prediction
+from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import Quota

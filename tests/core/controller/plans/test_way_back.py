@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-from dlrover_nb.core.structs.job.job import Mode, Objective
+from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -11,7 +11,8 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external.launch.pod_script import STORE
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 
 # Reads TF_CONFIG as TensorFlow's TFConfigClusterResolver does, and trains until it is told to end.

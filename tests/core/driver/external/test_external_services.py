@@ -21,7 +21,8 @@ from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, free_memory
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot

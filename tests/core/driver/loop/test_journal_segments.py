@@ -17,13 +17,8 @@ from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import JOURNAL, segments
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import Mode
-from dlrover_nb.core.structs.views.events import (
-    Decided,
-    Event,
-    Scale,
-    Ticked,
-)
+from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.views.events import Decided, Event, Scale, Ticked
 
 if TYPE_CHECKING:
     from pathlib import Path

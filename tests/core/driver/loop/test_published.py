@@ -16,7 +16,8 @@ from dlrover_nb.core.driver.loop import job_snapshot, loop
 from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.simulator import CALM, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, Mode
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.client.past import history_queries
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import segments
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, Mode, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import NodeErrors
 from dlrover_nb.core.structs.views.events import MitigationEnded, PhaseChanged

@@ -16,7 +16,8 @@ from dlrover_nb.core.driver.past.time_travel import MOST_STATES, Replay
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.rundir import journal
 from dlrover_nb.core.rundir.journal import read_events, segments
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.moment import HappeningKind, Moment
 
 SEEN = ("mode", "proposals", "decisions", "outcomes", "fit", "front", "memory", "story")

@@ -11,8 +11,9 @@ from support.master.master_world import World, features, in_place, plan, spec, t
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Emit, Send
-from dlrover_nb.core.structs.job.job import JobPhase, Migration, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.spec_choices import Migration, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

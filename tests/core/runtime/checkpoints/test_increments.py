@@ -18,7 +18,8 @@ from dlrover_nb.core.runtime.checkpoints.checkpoint import fill, image_of
 from dlrover_nb.core.runtime.checkpoints.increments import Chain, Changes
 from dlrover_nb.core.runtime.ps.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.checkpoints import PartSource
 

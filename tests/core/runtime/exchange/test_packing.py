@@ -29,8 +29,9 @@ from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import JobSpec, Sync
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 SHARDS = [shard(n) for n in (4, 0, 2)]

@@ -23,8 +23,8 @@ from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_plain_
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES, encode
 from dlrover_nb.core.runtime.worker import ps_client
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 FRAMES = st.lists(st.binary(max_size=50), min_size=1, max_size=MAX_FRAMES)

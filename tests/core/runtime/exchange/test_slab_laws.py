@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.runtime.slab_world import MODEL, N_DENSE, N_ID, World, both
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 WORKERS = st.sampled_from(["w0", "w1"])
 SIZES = st.integers(0, 40) | st.integers(0, 3000)

@@ -20,7 +20,8 @@ from dlrover_nb.core.runtime.kernels import kernel, numpy_kernel
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 ADAGRAD = ModelSpec(optimizer=Optimizer.ADAGRAD)
 

@@ -14,7 +14,8 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels import kernel, maps
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 laws = settings(deadline=None, max_examples=20)

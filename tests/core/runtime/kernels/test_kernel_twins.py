@@ -11,7 +11,8 @@ from support.runtime.kernel_world import needs_c
 from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
-from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 N_TABLE, N_DENSE = 4000, 7

@@ -12,7 +12,8 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import kernels
 from dlrover_nb.core.runtime.kernels import compiled, kernel, numpy_kernel
 from dlrover_nb.core.runtime.kernels.rule import Corrections, Rule
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 laws = settings(deadline=None, max_examples=25)
 RULES = [Rule.of(ModelSpec(optimizer=optimizer)) for optimizer in Optimizer]

@@ -14,7 +14,8 @@ from dlrover_nb.core.runtime.kernels import rates
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 N_DENSE, IDS = 7, np.arange(20)
 MODEL = ModelSpec(embedding_dim=3, seed=5)

@@ -13,7 +13,8 @@ from support.cases import for_each
 from dlrover_nb.core.runtime.kernels import kernel, maps, reserved
 from dlrover_nb.core.runtime.kernels.reserved import Reserved
 from dlrover_nb.core.runtime.kernels.rule import Rule
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 
 MIB = 1 << 20
 MODEL = ModelSpec(embedding_dim=16, optimizer=Optimizer.ADAGRAD, embedding=Embedding.HASH)

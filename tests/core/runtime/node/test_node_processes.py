@@ -16,7 +16,8 @@ from support.waiting import LIMIT_S
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.node.node import main
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, Sync
+from dlrover_nb.core.structs.job.job import DataSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (
     Forget,

@@ -10,7 +10,8 @@ from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job, validate_packed_job
-from dlrover_nb.core.structs.job.job import Averages, DataFormat, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 SPEC = JobSpec("try")
 

@@ -7,8 +7,9 @@ from support.runtime.node_world import SPEC
 
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.pod.staging import receive, sees_rows, send
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec
+from dlrover_nb.core.structs.job.job import DataSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pods import CODE_BYTES, storage_advice
 from dlrover_nb.core.usercode import Packed, load, pack
 

@@ -16,7 +16,8 @@ from dlrover_nb.core.runtime.ps import load_window
 from dlrover_nb.core.runtime.ps.load_window import LoadWindow
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.served import SAMPLE_EVERY, ServedRows, bucket_counts
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET, BucketLoad
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

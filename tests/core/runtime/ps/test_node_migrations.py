@@ -15,7 +15,7 @@ from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.ps import chunk_sender, migration_source
 from dlrover_nb.core.runtime.ps import migration as ps_migration
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (
     Granted,

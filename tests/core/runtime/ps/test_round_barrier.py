@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.requests import FinishedRound, Go
 from dlrover_nb.core.runtime.ps.round_barrier import TAKEN_AHEAD, Release, RoundBarrier
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 WORKERS = st.sampled_from(["w0", "w1", "w2", "w3"])
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError
-from dlrover_nb.core.structs.job.job import Embedding, Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 

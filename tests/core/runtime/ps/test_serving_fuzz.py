@@ -40,8 +40,8 @@ from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.job.packing import Precision
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 N_DENSE = dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
 NAMES = st.sampled_from(["w0", "w1", ""])

@@ -23,7 +23,8 @@ from dlrover_nb.core.runtime.exchange.shared_block import aligned
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Request
 from dlrover_nb.core.runtime.store import ParameterStore, cut
-from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 pytestmark = needs_c

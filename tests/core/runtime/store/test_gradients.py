@@ -11,7 +11,8 @@ from support.runtime.kernel_world import every_kernel  # noqa: F401 - a fixture
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.store import ParameterStore, gradients
 from dlrover_nb.core.runtime.store.gradients import LARGEST_NORM, UsualNorm, check_usable, norm_of
-from dlrover_nb.core.structs.job.job import ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 VALUES = st.lists(FLOATS | st.floats(-10, 10, width=32), max_size=12)

@@ -30,8 +30,9 @@ from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
-from dlrover_nb.core.structs.job.job import Averages, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
 from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.job.trained import Trained
 from dlrover_nb.core.structs.plan.resources import Role
 

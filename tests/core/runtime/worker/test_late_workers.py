@@ -23,7 +23,7 @@ from dlrover_nb.core.runtime.store.batches import ShardWork, prepare_batch
 from dlrover_nb.core.runtime.worker.local import LocalClient, train_single
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.worker.trainer import MOST_LATE, Trainer
-from dlrover_nb.core.structs.job.job import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (
     Drain,

@@ -10,7 +10,7 @@ from support.runtime.node_world import SPEC, shard
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.job import Embedding, Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 
 RATES = {Optimizer.SGD: 0.5, Optimizer.ADAGRAD: 0.05, Optimizer.ADAM: 0.005}
 SHARDS = [shard(n) for n in range(6)]

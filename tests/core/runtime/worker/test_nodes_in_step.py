@@ -14,7 +14,7 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork, prepare_batch
-from dlrover_nb.core.structs.job.job import Optimizer, Sync
+from dlrover_nb.core.structs.job.spec_choices import Optimizer, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import (

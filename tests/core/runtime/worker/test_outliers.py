@@ -22,7 +22,8 @@ from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.store.gradients import HARMLESS_NORM, LEAST_NORMS, UsualNorm, unusable
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.trainable import Columns

@@ -54,8 +54,8 @@ from dlrover_nb.core.master.external import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.runtime.pod.staging import sees_rows, send
-from dlrover_nb.core.structs.job.job import Sync
 from dlrover_nb.core.structs.job.secrets import check_complete
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.pods import PodJob, run_name, storage_advice
 

@@ -14,7 +14,7 @@ from dlrover_nb.core.master.external.changes import early_stop, elastic_worlds
 from dlrover_nb.core.master.external.job.worlds import Request
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.external import Framework
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.views.snapshot import Evaluation
 from dlrover_nb.core.structs.wire.services import (

@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
-from dlrover_nb.core.structs.job.job import Migration
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import n_more
 
 if TYPE_CHECKING:

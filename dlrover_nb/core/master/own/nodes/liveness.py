@@ -17,7 +17,8 @@ from dlrover_nb.core.master.own.state.state_records import after_loss, failed
 from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.failures import counted
 from dlrover_nb.core.structs.views.events import NodeStarted

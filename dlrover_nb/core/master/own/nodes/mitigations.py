@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     SetSize,
 )
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import fits
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import MitigationEnded

@@ -30,7 +30,8 @@ from dlrover_nb.core.master.own.state.batch_sizes import share_global_batch
 from dlrover_nb.core.master.own.state.resizing import awaited
 from dlrover_nb.core.master.own.state.state import PsGroup, Stage
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import n_more
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PlanFailed

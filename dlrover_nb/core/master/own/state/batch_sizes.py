@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.views.events import BatchSizesSet
 from dlrover_nb.core.structs.wire.messages import Adjust
 

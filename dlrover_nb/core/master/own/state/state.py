@@ -28,7 +28,8 @@ from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.sharding.manifest import Manifest  # noqa: TC001 - as the next line says
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PeerCopy  # noqa: TC001 - an entry of the log is decoded by its annotations
 from dlrover_nb.core.structs.training.shards import Purpose

@@ -15,7 +15,8 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_versio
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export import Options, documents_in
 from dlrover_nb.core.manifests.kinds import DEPLOYMENT, ELASTIC_JOB, Kind
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pods import PodJob
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 
 from dlrover_nb.core.backends.kubernetes.jobs.submission import looked_at, new_pod_job
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.job.job import DataFormat, DataSpec, JobSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,8 +26,9 @@ from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, SECRET
 from dlrover_nb.core.manifests.kinds import JOB as KIND_JOB
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import StepsDone
-from dlrover_nb.core.structs.job.job import JobPhase, Mode
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import RolePlan
 from dlrover_nb.core.structs.wire.pods import PodJob

@@ -15,7 +15,8 @@ from support.master.pods_world import PodsWorld
 from dlrover_nb.core.master.own.checkpoints.copy_coordinator import COPY_LIMIT_S
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed

@@ -13,7 +13,8 @@ from support.master.master_world import World, features, in_place, plan, spec, t
 
 from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PlanApplied

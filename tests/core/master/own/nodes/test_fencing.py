@@ -12,7 +12,8 @@ from support.master.master_world import World, features, plan, spec, trained_eve
 
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.wire import messages as m

@@ -27,7 +27,7 @@ from dlrover_nb.core.runtime.checkpoints import checkpoint
 from dlrover_nb.core.runtime.exchange.wire import decode
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner
 from dlrover_nb.core.sharding.manifest import Manifest
-from dlrover_nb.core.structs.job.job import Embedding
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import PartSource

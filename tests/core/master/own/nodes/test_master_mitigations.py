@@ -41,7 +41,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     KillRestart,
     MoveBuckets,
 )
-from dlrover_nb.core.structs.job.job import Migration, Sync
+from dlrover_nb.core.structs.job.spec_choices import Migration, Sync
 from dlrover_nb.core.structs.plan.capacity import in_steps
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET

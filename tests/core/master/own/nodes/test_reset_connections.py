@@ -8,7 +8,8 @@ import pytest
 from support.master.master_world import World, features, plan, spec, trained_every_row
 
 from dlrover_nb.core.master.own.state.state import JobState, Stage
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.resizing import Resize, Resized
 from dlrover_nb.core.structs.training.shards import ShardProgress

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.master.master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 

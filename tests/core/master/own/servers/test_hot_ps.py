@@ -33,7 +33,8 @@ from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
-from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET

@@ -12,7 +12,8 @@ from support.master.moves import to
 
 from dlrover_nb.core.master.own.nodes import liveness
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.views.events import PhaseChanged, PlanApplied, PlanFailed

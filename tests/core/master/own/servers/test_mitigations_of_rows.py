@@ -28,13 +28,8 @@ from test_rebalancing import owner
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.servers.load_placement import within_room
 from dlrover_nb.core.master.own.state.state import Stage
-from dlrover_nb.core.structs.decisions.actions import (
-    AdjustBatches,
-    AdjustRates,
-    BackupWorkers,
-    MoveBuckets,
-)
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, AdjustRates, BackupWorkers, MoveBuckets
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.views.events import BatchSizesSet
 from dlrover_nb.core.structs.wire import messages as m

@@ -10,7 +10,7 @@ from support.master.master_world import World, features, in_place, plan, spec
 
 from dlrover_nb.core.master.own.state.batch_sizes import shares
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.structs.job.job import Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.wire import messages as m

@@ -16,7 +16,8 @@ from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S, RESIZE_LIMIT
 from dlrover_nb.core.master.own.recovery_record import NodeRecord
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import ResizeNode, StartNode
-from dlrover_nb.core.structs.job.job import JobPhase, Migration
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.resizing import Resize

@@ -1,0 +1,27 @@
+"""A policy with the settings and constraints of one moment: what a job's advice is asked of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dlrover_nb.core.planner import PolicyContext, give_way
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.planner import Advice, Analysis, PlannerSettings, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPolicy:
+    """A policy with the settings and constraints of one moment; a record, so that a snapshot can hold it."""
+
+    policy: Policy
+    settings: PlannerSettings
+    context: PolicyContext
+
+    def __call__(self, analysis: Analysis) -> Advice | None:
+        """Advise on the present analysis, or on a hypothetical one; room for others is made first."""
+        now, limits = analysis.situation, self.context.limits
+        if limits is not None and limits.quota.ends(now.plan) and now.pins.allows(now.plan):
+            return give_way(analysis, limits.quota, self.context.rejected_plans)
+        return self.policy(analysis, self.settings, self.context)

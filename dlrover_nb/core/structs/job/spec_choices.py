@@ -1,0 +1,70 @@
+"""What the specification of a job chooses among: an enumeration for each choice."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """Who decides on plans: the user alone, the user on our proposal, or the optimizer."""
+
+    MANUAL = "manual"
+    SUGGEST = "suggest"
+    AUTO = "auto"
+
+
+class Objective(StrEnum):
+    """What makes a plan better: gain for its cost, or speed within budget, quota and bounds."""
+
+    VALUE = "value"
+    SPEED = "speed"
+
+
+class DataFormat(StrEnum):
+    """Supported data formats."""
+
+    CENSUS = "census"  # the Census-Income rows that ship with the package
+    PARQUET = "parquet"
+    CSV = "csv"  # text with a header, fields separated by commas (or ; TAB |)
+    TSV = "tsv"  # text with a header, fields separated by tabs
+    CRITEO = "criteo"  # tab-separated: label, 13 integers, 26 categories; no header
+    NUMPY = "numpy"  # .npz with an array per column, or .npy
+    OWN = "own"  # the user's own object; the path is its name, as `ModelSpec.code`
+
+
+class Optimizer(StrEnum):
+    """The optimizer of rows and dense parameters, which runs on the PS."""
+
+    SGD = "sgd"
+    ADAGRAD = "adagrad"
+    ADAM = "adam"  # on rows lazily: a row's moments and its count of steps change only when it is pushed
+
+
+class Embedding(StrEnum):
+    """How ids map to rows."""
+
+    FIXED = "fixed"  # hashed into a table of `hash_size` rows per column
+    HASH = "hash"  # every distinct id gets its own row when it is first trained
+
+
+class Sync(StrEnum):
+    """How far workers may run ahead of each other."""
+
+    ASP = "asp"  # asynchronous: no limit
+    BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
+    SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
+    ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
+
+
+class Migration(StrEnum):
+    """How parameters move to other PS."""
+
+    SEAMLESS = "seamless"  # copied while training goes on, with a short pause for the last changes
+    RESTART = "restart"  # training stops, a checkpoint is written and read again: the baseline
+
+
+class Admission(StrEnum):
+    """When a job may start its nodes."""
+
+    AT_ONCE = "at once"  # the cluster lets them wait for room
+    QUEUE = "queue"  # when the brain of the cluster admits it
