@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from support.dashboard.team_clusters import job_snapshot
 from support.jobs import builders as b
 
-from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, ChainedRow, Entry, Stage
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
