@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.simulator import SimulatedJob
 
 TOO_LITTLE, HALF_USED = 0.065, 0.80  # shares of jobs, from the paper

@@ -34,7 +34,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.driver.external import external_job
-from dlrover_nb.core.master.external import program
+from dlrover_nb.core.master.external.launch.pod_script import program
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode

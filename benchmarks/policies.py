@@ -43,7 +43,7 @@ from simulated_day import day
 
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.controller.auto_policy import AutoSettings
-from dlrover_nb.core.planner import warm_start
+from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.simulator import SimulatedJob, TableTruth
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.capacity import Capacity
@@ -52,7 +52,7 @@ from dlrover_nb.core.structs.views.past import JobTraits, PastJob
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller.settings import ControllerSettings
 
 DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that the oracle would take
 

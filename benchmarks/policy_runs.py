@@ -12,9 +12,10 @@ import numpy as np
 from policy_cases import MACHINES, Drifting
 
 from dlrover_nb.core.baselines import JobState
-from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.measured.windows import SteadyWindows
-from dlrover_nb.core.planner import PlannerSettings, axes_key
+from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.planner.advising.advice import PlannerSettings, axes_key
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, WorldSettings
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.events import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.baselines import Policy
-    from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.planner.advising.advice import Axes
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import ProfileSample
 

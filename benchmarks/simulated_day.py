@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.planner import POLICIES
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.solutions import SolutionName

@@ -21,11 +21,14 @@ from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
-from dlrover_nb.core.export import EXPORTERS, Options, provenance_of, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import provenance_of
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.yamltext import to_yaml
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.status import host_words

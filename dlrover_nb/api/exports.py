@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dlrover_nb.api.inputs.job_of_submit import read_text
 from dlrover_nb.api.views.job_views import Shown
+from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.export import (
-    Exporter,
-    Options,
-    check,
-    documents_in,
-    find_exporter,
-    provenance_of,
-    to_yaml,
-    write,
-)
+from dlrover_nb.core.export.exporters import Exporter, find_exporter
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.provenance import provenance_of
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.yamltext import to_yaml
 from dlrover_nb.widgets.blocks import Paragraph, Verbatim, View
 from dlrover_nb.widgets.rows.tables import facts
 
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from dlrover_nb.core.export.nodes import Options
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.rows.tables import Tables
 

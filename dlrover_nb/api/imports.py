@@ -12,8 +12,8 @@ from dlrover_nb.api.inputs.job_of_submit import read_text
 from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.basics.redaction import redact_words
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.export import read_export
 from dlrover_nb.core.export.alone import PICKLED
+from dlrover_nb.core.export.imported import read_export
 from dlrover_nb.core.jobfile import dump_job, load_mapping
 from dlrover_nb.core.structs.job.secrets import without_secrets
 from dlrover_nb.widgets import units
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.views.job_views import DecisionView
-    from dlrover_nb.core.export import Imported, Provenance
+    from dlrover_nb.core.export.imported import Imported
+    from dlrover_nb.core.export.provenance import Provenance
     from dlrover_nb.core.structs.job.external import ExternalSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

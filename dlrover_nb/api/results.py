@@ -173,7 +173,7 @@ class Results(Steering):
         >>> job.export(plan="p3", path="elasticjob.yaml")
         """
         from dlrover_nb.api.exports import export, written  # noqa: PLC0415 - exports load on demand
-        from dlrover_nb.core.export import Options  # noqa: PLC0415 - as above
+        from dlrover_nb.core.export.nodes import Options  # noqa: PLC0415 - as above
 
         options = Options(namespace=namespace, auto_scale=auto_scale, with_secrets=with_secrets)
         if image:

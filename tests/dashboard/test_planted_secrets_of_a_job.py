@@ -21,7 +21,9 @@ from dlrover_nb.core.client.submit_again import submit_again
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.second_person import NO_RULES
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, read_export, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.jobfile import dump_job, job_from, load_mapping, parse_job
 from dlrover_nb.core.structs.decisions.commands import decide
@@ -34,6 +36,7 @@ from dlrover_nb.core.structs.job.secrets import check_complete, for_storage, sec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.training.failures import ProgramError
+from dlrover_nb.core.yamltext import to_yaml
 from dlrover_nb.dashboard.agent_tools import AgentTools
 from dlrover_nb.widgets.past.report import report_html
 

@@ -12,7 +12,11 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.kubernetes.jobs.submission import namespaced
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
     ELASTIC_JOB,
@@ -26,6 +30,7 @@ from dlrover_nb.core.manifests.kinds import (
 from dlrover_nb.core.structs.job.job import DataSpec, JobPhase
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.yamltext import to_yaml
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 KINDS = {k.name: k for k in (CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, ELASTIC_JOB)}

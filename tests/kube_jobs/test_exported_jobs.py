@@ -23,7 +23,11 @@ from support.waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import NotThere
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, documents_in, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
@@ -41,6 +45,7 @@ from dlrover_nb.core.manifests.kinds import (
 )
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.yamltext import to_yaml
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods]
 

@@ -19,7 +19,8 @@ from kubernetes import client
 from support.kubernetes.kube import core_api, host_files
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.export import check, read_export
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.job.kubernetes import STATE
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import Situation, analyse, fitted
+from dlrover_nb.core.planner.analysis import analyse, fitted
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import Remember
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.state.job_state import JobState
     from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.perf.model import ThroughputModel
-    from dlrover_nb.core.planner import Analysis
+    from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

@@ -35,7 +35,8 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner import Limits, axes_key, rescues_deadline
+from dlrover_nb.core.planner.advising.advice import Limits, axes_key
+from dlrover_nb.core.planner.deadline import rescues_deadline
 from dlrover_nb.core.planner.predictions.budget import most_until_end
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
@@ -44,7 +45,7 @@ from dlrover_nb.core.structs.plan.bounds import Quota
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.planner.advising.advice import Axes
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.plans.rollouts import Rollouts
     from dlrover_nb.core.controller.state.job_state import JobState
     from dlrover_nb.core.controller.state.story import Story
-    from dlrover_nb.core.planner import Analysis
+    from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.views.events import CostChanged
 
 

@@ -9,7 +9,7 @@ from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.mitigations.mitigation_checks import check_action, check_answer
 from dlrover_nb.core.controller.state.undo_log import check_undo, check_version
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.planner import check_room
+from dlrover_nb.core.planner.availability.feasibility import check_room
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.decisions.setting_checks import Settings, check_setting
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -43,7 +43,10 @@ from dlrover_nb.core.controller.state.job_state import JobState
 from dlrover_nb.core.controller.state.story import Story
 from dlrover_nb.core.controller.state.undo_log import UndoLog
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted, has_room
+from dlrover_nb.core.planner.analysis import fitted
+from dlrover_nb.core.planner.availability.feasibility import has_room
+from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Computed,
@@ -71,7 +74,7 @@ from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Fit
-    from dlrover_nb.core.planner import Policy
+    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

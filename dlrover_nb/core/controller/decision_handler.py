@@ -18,7 +18,9 @@ from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.plans.book import NEVER_AGAIN
 from dlrover_nb.core.controller.plans.rollouts import Rollout
 from dlrover_nb.core.controller.state.record_lists import append, next_id
-from dlrover_nb.core.planner import Frame, axes_key, protect_why, protected
+from dlrover_nb.core.planner.advising.advice import axes_key
+from dlrover_nb.core.planner.policies.stages import protect_why
+from dlrover_nb.core.planner.protect import Frame, protected
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner import Analysis
+    from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.cluster.host_load import HostLoad
     from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal

@@ -16,19 +16,12 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.checks import check_change, check_plan
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.pareto.space import MAX_PLANS
-from dlrover_nb.core.planner import (
-    Advice,
-    AdviceContext,
-    bid,
-    binding,
-    break_even_of,
-    break_even_of_staying,
-    diagnosis_of,
-    evidence,
-    marginals,
-    probe,
-    runner_up,
-)
+from dlrover_nb.core.planner.advising.advice import Advice
+from dlrover_nb.core.planner.advising.explain import AdviceContext, binding, evidence, marginals, runner_up
+from dlrover_nb.core.planner.advising.improvement import probe
+from dlrover_nb.core.planner.advising.sensitivity import break_even_of, break_even_of_staying
+from dlrover_nb.core.planner.bid import bid
+from dlrover_nb.core.planner.policies.nearchus import diagnosis_of
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -41,7 +34,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.bottleneck import JobUse
     from dlrover_nb.core.controller.checks import DecisionContext
-    from dlrover_nb.core.planner import Analysis, Limits, PlannerSettings
+    from dlrover_nb.core.planner.advising.advice import Limits, PlannerSettings
+    from dlrover_nb.core.planner.analysis import Analysis
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.plan.bounds import Quota

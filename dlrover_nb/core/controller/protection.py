@@ -23,7 +23,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.memory import after_oom_mib
-from dlrover_nb.core.planner import MemoryNeed
+from dlrover_nb.core.planner.protect import MemoryNeed
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES
+from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.planner import Policy
+    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.structs.views.events import Event
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dlrover_nb.core.controller.auto_policy import AutoSettings
-from dlrover_nb.core.planner import PlannerSettings
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
 from dlrover_nb.core.structs import _check
 
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Analysis, analyse, fitted
+from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
+from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Fit
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.perf.model import ThroughputModel
-    from dlrover_nb.core.planner import Policy, Situation
+    from dlrover_nb.core.planner.policies.policy import Policy
+    from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.views.events import JobSubmitted
 
 PACKAGES = (  # of objects with a state of their own

@@ -29,7 +29,7 @@ def deadline_outlook(
         return None
     # A submit without a deadline does not load the planner.
     from dlrover_nb.core.clock import SystemClock  # noqa: PLC0415 - see above
-    from dlrover_nb.core.controller import Controller  # noqa: PLC0415 - see above
+    from dlrover_nb.core.controller.controller import Controller  # noqa: PLC0415 - see above
     from dlrover_nb.core.driver.history_writer import examples  # noqa: PLC0415 - see above
     from dlrover_nb.core.driver.job_start import initial_plan, submitted, traits_of  # noqa: PLC0415 - see above
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import POLICIES
+from dlrover_nb.core.planner.policies import POLICIES
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner import Policy
+    from dlrover_nb.core.planner.policies.policy import Policy
 
 GROUP = "dlrover_nb.policies"
 

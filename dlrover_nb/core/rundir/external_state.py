@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_checked_json, to_checked_json
 from dlrover_nb.core.disk.files import replace_synced
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.master.external import ExternalRecord  # noqa: TC001 - a record is decoded by its annotations
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord  # noqa: TC001 - a record is decoded by its annotations
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.api.imports import differences
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import read_export
+from dlrover_nb.core.export.imported import read_export
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.widgets import units

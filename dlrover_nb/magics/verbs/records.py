@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
-from dlrover_nb.core.export import EXPORTERS
-from dlrover_nb.core.export.exporters import GROUP
+from dlrover_nb.core.export.exporters import EXPORTERS, GROUP
 from dlrover_nb.core.extensions import names
 from dlrover_nb.magics.flags import FORCE, JOB, OUTPUT_HELP, job_or
 from dlrover_nb.magics.parser import number, one_of, whole

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import Controller, ControllerSettings
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, fitted
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.planner.analysis import fitted
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY, JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

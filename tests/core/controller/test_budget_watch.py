@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import Controller, snapshot
+from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import Controller, replay
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase

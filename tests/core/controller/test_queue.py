@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.plans.restarted_controller import difference, restarted
 
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

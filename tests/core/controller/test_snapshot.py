@@ -14,7 +14,8 @@ from support.cases import for_each
 from support.plans.restarted_controller import Twins, difference, restarted
 from test_state_machine import JobLife
 
-from dlrover_nb.core.controller import replay, snapshot
+from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
 from dlrover_nb.core.structs.decisions.decisions import Verdict

@@ -15,9 +15,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from dlrover_nb.core.controller import replay
+from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
-from dlrover_nb.core.planner import has_room
+from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase

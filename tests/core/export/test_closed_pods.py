@@ -12,7 +12,7 @@ from support.cases import for_each
 from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 from support.kubernetes.restricted import VOLUMES, check_restricted
 
-from dlrover_nb.core.export import EXPORTERS
+from dlrover_nb.core.export.exporters import EXPORTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,8 @@ from support.cases import for_each
 from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, check
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.manifests.objects import master_job, with_defaults
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec

@@ -34,8 +34,11 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation
 from dlrover_nb.core.backends.kubernetes.client.connection import Request
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
-from dlrover_nb.core.export.schemas import KINDS
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
+from dlrover_nb.core.export.schemas import KINDS, check
+from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -8,7 +8,8 @@ from support.cases import for_each
 from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, read_export
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.imported import read_export
 from dlrover_nb.core.structs.job.external import FixedRole
 from dlrover_nb.core.yamltext import to_yaml
 

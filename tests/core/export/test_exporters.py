@@ -12,13 +12,16 @@ from support.jobs.exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLO
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, check, to_yaml
-from dlrover_nb.core.export.provenance import Context
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Context, Provenance
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import RolePlan
 from dlrover_nb.core.structs.views.fit import Coefficient, FitReport, FormWeight
+from dlrover_nb.core.yamltext import to_yaml
 
 NOTES = """\
     dlrover-nb/kind: KIND

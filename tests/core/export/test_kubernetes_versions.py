@@ -20,7 +20,8 @@ from support.jobs.exports import (
     small_plans,
 )
 
-from dlrover_nb.core.export import EXPORTERS, Options
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.manifests.budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET
 from dlrover_nb.core.manifests.objects import companions, master_job

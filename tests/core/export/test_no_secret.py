@@ -12,12 +12,17 @@ from support.jobs.exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fi
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic_job
 from dlrover_nb.core.basics.redaction import PLACEHOLDER
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.secrets import check_complete
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec

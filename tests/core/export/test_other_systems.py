@@ -12,7 +12,11 @@ from support.cases import for_each
 from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, check, documents_in, read_export, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import DataSpec
@@ -20,6 +24,7 @@ from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.yamltext import to_yaml
 
 TF_JOB, TORCH_JOB = replace(JOB, foreign=TENSORFLOW), replace(JOB, foreign=TORCH)
 DDP_JOB = replace(JOB, foreign=replace(TORCH, framework=Framework.DDP))

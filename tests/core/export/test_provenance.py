@@ -7,9 +7,14 @@ from dataclasses import replace
 from support.jobs.builders import BETTER_PLAN, NOW_PLAN, START_S, plan, proposal, snapshot
 from support.jobs.exports import OPTIONS, WRITTEN
 
-from dlrover_nb.core.export import EXPORTERS, check, documents_in, provenance_of, read_export, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.provenance import provenance_of
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.views.snapshot import PlanMarker
+from dlrover_nb.core.yamltext import to_yaml
 
 ACCEPT = Decision(Verdict.ACCEPT, "ada", START_S + 295, proposal="p2", why="faster", id="d2")
 

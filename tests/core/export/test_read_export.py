@@ -28,14 +28,19 @@ from support.jobs.exports import (
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, gathering, read_export, to_yaml
+from dlrover_nb.core.export import gathering
 from dlrover_nb.core.export.alone import fixed
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.yamltext import to_yaml
 
 
 @pytest.mark.more

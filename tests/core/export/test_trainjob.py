@@ -27,13 +27,17 @@ from support.jobs.exports import (
 from support.operators.trainer_rules import cluster_runtime, set_of
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, check, read_export, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.imported import read_export
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.job.spec_choices import Admission, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,12 @@ from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.picks import MOST_SHOWN
 from dlrover_nb.core.pareto.space import CACHED_PLANS, MAX_PLANS
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_s
-from dlrover_nb.core.planner.analysis import fitted, grid_of
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
+from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, gains, transitions_s
+from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, gains, transition_s, transitions_s
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
-from dlrover_nb.core.planner.analysis import fitted
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
+from dlrover_nb.core.planner.analysis import analyse, fitted
 from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable, sure_share
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec

@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner import (
-    AdviceContext,
-    PlannerSettings,
-    Situation,
-    analyse,
-    binding,
-    check_room,
-    evidence,
-    marginals,
-    probe,
-    runner_up,
-)
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.explain import AdviceContext, binding, evidence, marginals, runner_up
+from dlrover_nb.core.planner.advising.improvement import probe
+from dlrover_nb.core.planner.analysis import analyse
+from dlrover_nb.core.planner.availability.feasibility import check_room
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds, Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

@@ -6,14 +6,17 @@ from functools import partial
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
 from dlrover_nb.core.planner.advising.sensitivity import (
     _of_situation,
     break_even_of,
     break_even_of_staying,
     suppose,
 )
+from dlrover_nb.core.planner.analysis import analyse
 from dlrover_nb.core.planner.predictions.transitions import transition_kind
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Migration

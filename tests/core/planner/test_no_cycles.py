@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, fitted
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
+from dlrover_nb.core.planner.analysis import analyse, fitted
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

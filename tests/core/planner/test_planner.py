@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import PlannerSettings, Situation, advise, analyse, transition_kind, transition_s
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.advising.improvement import advise
+from dlrover_nb.core.planner.analysis import analyse
+from dlrover_nb.core.planner.predictions.transitions import transition_kind, transition_s
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Migration

@@ -9,21 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.planner import (
-    Frame,
-    Limits,
-    MemoryNeed,
-    PlannerSettings,
-    Situation,
-    analyse,
-    auto_scale,
-    axes_key,
-    check_room,
-    has_room,
-    post_scale,
-    protected,
-    warm_start,
-)
+from dlrover_nb.core.planner.advising.advice import Limits, PlannerSettings, axes_key
+from dlrover_nb.core.planner.analysis import analyse
+from dlrover_nb.core.planner.availability.feasibility import check_room, has_room
+from dlrover_nb.core.planner.policies.stages import auto_scale, post_scale, warm_start
+from dlrover_nb.core.planner.protect import Frame, MemoryNeed, protected
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds

@@ -9,7 +9,8 @@ from support.cases import for_each
 from test_deadline import MEASURED, MODELS, SPEED, at, base, span
 
 from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse
-from dlrover_nb.core.planner import Limits, analyse
+from dlrover_nb.core.planner.advising.advice import Limits
+from dlrover_nb.core.planner.analysis import analyse
 from dlrover_nb.core.planner.policies import nearchus, qore
 from dlrover_nb.core.planner.policies.policy import PolicyContext
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind

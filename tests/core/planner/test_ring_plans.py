@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.master.external import planned
+from dlrover_nb.core.master.external.submitted import planned
 from dlrover_nb.core.perf.forms import Exchange
 from dlrover_nb.core.perf.terms import RING_TERMS
-from dlrover_nb.core.planner import Situation, analyse, marginals
+from dlrover_nb.core.planner.advising.explain import marginals
+from dlrover_nb.core.planner.analysis import analyse
 from dlrover_nb.core.planner.predictions.batch import exchange, mini_batch
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync

@@ -23,7 +23,7 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.codec import from_checked_json, from_json, to_checked_json, to_json
 from dlrover_nb.core.errors import CheckpointError, WireError
-from dlrover_nb.core.master.external import ExternalRecord
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
 from dlrover_nb.core.rundir.checkpoint_folder import MANIFEST, CheckpointFolder
 from dlrover_nb.core.rundir.external_state import STATE_FILE, SavedState, StateFile
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG

@@ -10,7 +10,7 @@ import pytest
 from test_deadlines_in_simulation import SHAPES, sampled
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode

@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.plans.sim_world import UP_S, make_job, make_plan, make_world, only, play, scale
 
-from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, Transition
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.spec_choices import Migration

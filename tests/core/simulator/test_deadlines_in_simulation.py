@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
 from dlrover_nb.core.simulator.workload import JobSampler

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.plans.sim_world import N_SAMPLE, UP_S, make_job, make_plan, make_world, only, play, scale
 
-from dlrover_nb.core.controller import Controller, ControllerSettings
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError
 from dlrover_nb.core.simulator import (
     CALM,

@@ -12,7 +12,7 @@ from support.jobs import builders as b
 
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import Options
+from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.history.stores.notes import Note
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role

@@ -13,7 +13,7 @@ from support.dashboard.team_clusters import MastersCluster, master_of, masters_t
 from support.jobs import builders as b
 
 from dlrover_nb.api.exports import export
-from dlrover_nb.core.export import Options
+from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.decisions.people import Person

@@ -32,9 +32,9 @@ from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.driver.external import external_job
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-from dlrover_nb.core.master.external import ExternalMaster
 from dlrover_nb.core.master.external.job.shard_account import SILENT_S
 from dlrover_nb.core.master.external.launch.pod_script import LINGER_S
+from dlrover_nb.core.master.external.master import ExternalMaster
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
 from dlrover_nb.core.structs.job.external import Framework, StepsDone
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

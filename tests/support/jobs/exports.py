@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from suite.missing import SHARED, shared
 
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.models.table import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.data.column_types import ColumnType

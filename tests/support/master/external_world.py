@@ -1,6 +1,7 @@
 """A cluster that does what the master of an external job orders, for tests of its laws."""
 
-from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework, StepsDone
 from dlrover_nb.core.structs.job.job import JobSpec

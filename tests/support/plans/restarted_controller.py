@@ -11,7 +11,7 @@ import numpy as np
 from dlrover_nb.core.controller import snapshot
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.object_graph import attributes
-from dlrover_nb.core.planner import Analysis
+from dlrover_nb.core.planner.analysis import Analysis
 
 
 def restarted(controller):

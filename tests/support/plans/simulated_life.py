@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.views.events import Decided, Event, JobSubmitted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.controller import PlanQueries
+    from dlrover_nb.core.controller.plan_queries import PlanQueries
     from dlrover_nb.core.structs.decisions.questions import Explanation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 

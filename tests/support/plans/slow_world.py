@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlrover_nb.core.controller import Controller, ControllerSettings, replay
-from dlrover_nb.core.planner import POLICIES
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.replay import replay
+from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

@@ -66,7 +66,7 @@ from dlrover_nb.core.manifests.parts import (
     secret_name,
 )
 from dlrover_nb.core.manifests.pods import node_selector
-from dlrover_nb.core.master.external import NO_FEATURES
+from dlrover_nb.core.master.external.submitted import NO_FEATURES
 from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.rundir.origin import trained_encoding

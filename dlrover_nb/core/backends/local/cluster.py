@@ -145,7 +145,7 @@ class LocalCluster(OfThisAccount):
         """Start an external job, whose programs run where this process does."""
         # few jobs are external, and their masters' modules are many
         from dlrover_nb.core.backends.programs.program_files import check_commands, note_placement  # noqa: PLC0415
-        from dlrover_nb.core.master.external import NO_FEATURES, checked  # noqa: PLC0415
+        from dlrover_nb.core.master.external.submitted import NO_FEATURES, checked  # noqa: PLC0415
 
         spec = checked(spec, model=model, data=data)
         check_commands(spec)

@@ -14,7 +14,7 @@ from pathlib import Path
 from dlrover_nb.core.backends.programs import supervisor
 from dlrover_nb.core.backends.programs.program_files import ProgramFiles
 from dlrover_nb.core.codec import from_checked_json
-from dlrover_nb.core.master.external import program
+from dlrover_nb.core.master.external.launch.pod_script import program
 from dlrover_nb.core.runtime.process.limits import ControlGroupLimits, thread_variables
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 

@@ -148,7 +148,7 @@ class RayCluster(SeesRayJobs):
 
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job; on this machine its programs run as this process would."""
-        from dlrover_nb.core.master.external import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
+        from dlrover_nb.core.master.external.submitted import NO_FEATURES, checked  # noqa: PLC0415 - few jobs are external
 
         spec = checked(spec, model=model, data=data)
         setup = self._setup(spec)

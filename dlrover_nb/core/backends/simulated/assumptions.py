@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
-from dlrover_nb.core.controller import ControllerSettings
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.driver.job_start import FLOAT_BYTES, traits_of
-from dlrover_nb.core.planner import PlannerSettings
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
 from dlrover_nb.core.simulator import MemoryGrowth, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.capacity import NodeShape

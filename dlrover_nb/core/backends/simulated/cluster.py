@@ -39,7 +39,8 @@ from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, quota_ch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dlrover_nb.core.controller import ControllerSettings, PlanQueries
+    from dlrover_nb.core.controller.plan_queries import PlanQueries
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.simulator.cluster import Place
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
@@ -26,7 +26,8 @@ from dlrover_nb.core.structs.views.summary import JobSummary, holding, left_s, o
 from dlrover_nb.core.telemetry import JobTelemetry
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.controller import ControllerSettings, PlanQueries
+    from dlrover_nb.core.controller.plan_queries import PlanQueries
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.simulator import SimJob
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.offers import Offer

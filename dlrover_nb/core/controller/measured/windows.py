@@ -18,7 +18,7 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.controller.measured.host_share import MOST_LOST, HostTally, job_cores, others_part
-from dlrover_nb.core.planner import weight_of
+from dlrover_nb.core.planner.predictions.host import weight_of
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample

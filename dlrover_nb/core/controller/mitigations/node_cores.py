@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.mitigations.slow_nodes import SlowNodes
     from dlrover_nb.core.controller.plans.auto_mode import AutoMode
     from dlrover_nb.core.controller.state.job_state import JobState
-    from dlrover_nb.core.planner import Limits
+    from dlrover_nb.core.planner.advising.advice import Limits
     from dlrover_nb.core.structs.decisions.actions import Action
     from dlrover_nb.core.structs.decisions.decisions import Mitigation
     from dlrover_nb.core.structs.views.events import NodeSizesSet

@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.planner import Limits
+    from dlrover_nb.core.planner.advising.advice import Limits
     from dlrover_nb.core.structs.decisions.actions import SetSize
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.bounds import Pins

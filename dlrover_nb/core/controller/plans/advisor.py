@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget, over_rest
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
-from dlrover_nb.core.planner import (
-    PolicyContext,
-    break_even_of,
-    has_room,
-    lacks_memory,
-    post_scale,
-    rescues_deadline,
-)
+from dlrover_nb.core.planner.advising.sensitivity import break_even_of
+from dlrover_nb.core.planner.availability.feasibility import has_room
+from dlrover_nb.core.planner.deadline import rescues_deadline
+from dlrover_nb.core.planner.policies.policy import PolicyContext
+from dlrover_nb.core.planner.policies.stages import post_scale
+from dlrover_nb.core.planner.right_size import lacks_memory
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import BatchChoice
@@ -35,7 +33,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.protection import Protection
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.controller.state.job_state import JobState
-    from dlrover_nb.core.planner import Advice, Analysis, Limits, Policy
+    from dlrover_nb.core.planner.advising.advice import Advice, Limits
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
     from dlrover_nb.core.structs.decisions.decisions import BreakEven, Proposal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

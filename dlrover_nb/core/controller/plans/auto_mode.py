@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.auto_policy import AutoContext, Refusal, limits, may_apply
-from dlrover_nb.core.planner import Limits, axes_key
+from dlrover_nb.core.planner.advising.advice import Limits, axes_key
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Quota
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.controller.state.story import Story
-    from dlrover_nb.core.planner import Advice
+    from dlrover_nb.core.planner.advising.advice import Advice
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import BreakEven
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

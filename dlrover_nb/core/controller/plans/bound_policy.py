@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner import PolicyContext, give_way
+from dlrover_nb.core.planner.policies.stages import give_way
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.planner import Advice, Analysis, PlannerSettings, Policy
+    from dlrover_nb.core.planner.advising.advice import Advice, PlannerSettings
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.policies.policy import Policy, PolicyContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ A fit, its front and the advice take .2 to 1.6 s of CPU time, in which a job's l
 from __future__ import annotations
 
 from dlrover_nb.core.controller.plans.questions import Answer, KnownAdvice, Question
-from dlrover_nb.core.planner import analyse, break_even_of
+from dlrover_nb.core.planner.advising.sensitivity import break_even_of
+from dlrover_nb.core.planner.analysis import analyse
 
 
 def answer(question: Question) -> Answer:

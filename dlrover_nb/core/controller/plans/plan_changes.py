@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner import transition_kind
+from dlrover_nb.core.planner.predictions.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.views.events import Remember, Scale
 from dlrover_nb.core.structs.views.snapshot import PlanMarker

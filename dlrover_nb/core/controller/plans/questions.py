@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
-    from dlrover_nb.core.planner import Advice, Analysis, Situation
+    from dlrover_nb.core.planner.advising.advice import Advice
+    from dlrover_nb.core.planner.analysis import Analysis
+    from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.decisions.decisions import BreakEven
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

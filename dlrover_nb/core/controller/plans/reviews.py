@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.plans.questions import Answer
     from dlrover_nb.core.controller.state.job_state import JobState
     from dlrover_nb.core.controller.state.story import Story
-    from dlrover_nb.core.planner import PolicyContext
+    from dlrover_nb.core.planner.policies.policy import PolicyContext
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.events import Computed
 

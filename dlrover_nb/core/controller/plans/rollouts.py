@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.measured.startup import RunStart
 from dlrover_nb.core.controller.state.record_lists import append
-from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
 from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalKind
 from dlrover_nb.core.structs.views.events import Remember
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.state.story import Story
-    from dlrover_nb.core.planner import Axes
+    from dlrover_nb.core.planner.advising.advice import Axes
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import ProfileSample

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.master.external import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
+from dlrover_nb.core.master.external.orders import ExternalAction, ExternalOrder, SendAnswer, SendEnvironment
 from dlrover_nb.core.master.shared.orders import Emit, ResizeNode, StartNode, StopNode, WriteManifest
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.external_state import SavedState, StateFile
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import ExternalBackend
     from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
     from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-    from dlrover_nb.core.master.external import ExternalMaster
+    from dlrover_nb.core.master.external.master import ExternalMaster
     from dlrover_nb.core.rundir.job_file import JobFile
     from dlrover_nb.core.sharding.manifest import Manifest
 

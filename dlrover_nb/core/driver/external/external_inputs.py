@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.driver.backend import ResizingBackend
-from dlrover_nb.core.master.external import SendAnswer
+from dlrover_nb.core.master.external.orders import SendAnswer
 from dlrover_nb.core.runtime.checkpoints import free_run
 from dlrover_nb.core.structs.training.reported import TrainerReport
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.backend import ExternalBackend, NodeExited
     from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
     from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-    from dlrover_nb.core.master.external import ExternalMaster, ExternalOrder
+    from dlrover_nb.core.master.external.master import ExternalMaster
+    from dlrover_nb.core.master.external.orders import ExternalOrder
     from dlrover_nb.core.structs.decisions.questions import LogLine
     from dlrover_nb.core.structs.job.external import StepsDone
     from dlrover_nb.core.structs.wire.services import ServiceCall

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dlrover_nb.core.codec import to_checked_json
-from dlrover_nb.core.controller import ControllerSettings
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.driver.external.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs, StepReports
@@ -23,7 +23,9 @@ from dlrover_nb.core.driver.external.external_logs import ExternalLogs
 from dlrover_nb.core.driver.loop.loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController, unheard
-from dlrover_nb.core.master.external import NO_FEATURES, ExternalAction, ExternalMaster, planned
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.orders import ExternalAction
+from dlrover_nb.core.master.external.submitted import NO_FEATURES, planned
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.job_file import JobFile, check_new, hold_folder, read_job, write_job
 from dlrover_nb.core.rundir.origin import origin_of

@@ -13,12 +13,12 @@ from dlrover_nb.core.driver.backend import ExternalBackend
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs
 from dlrover_nb.core.driver.external.external_job import begin_composed, resume_composed
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-from dlrover_nb.core.master.external import OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
 
 if TYPE_CHECKING:
     from dlrover_nb.core.driver.external.external_job import Compose, Composed, ExternalJob, Surroundings
     from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
-    from dlrover_nb.core.master.external import ExternalOrder
+    from dlrover_nb.core.master.external.orders import ExternalOrder
     from dlrover_nb.core.structs.job.external import StepsDone
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity

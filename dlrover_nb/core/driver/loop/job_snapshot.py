@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.controller import Controller
+    from dlrover_nb.core.controller.controller import Controller
     from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
     from dlrover_nb.core.structs.job.start_from import BeganFrom
     from dlrover_nb.core.structs.plan.capacity import Capacity

@@ -22,8 +22,9 @@ from dlrover_nb.core.telemetry import TelemetryState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dlrover_nb.core.controller import Controller, ControllerSettings
-    from dlrover_nb.core.planner import Policy
+    from dlrover_nb.core.controller.controller import Controller
+    from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.views.events import Event, Instruction
     from dlrover_nb.core.telemetry import JobTelemetry

@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.controller import Controller
+    from dlrover_nb.core.controller.controller import Controller
     from dlrover_nb.core.driver.loop.job_snapshot import Run
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.history_writer import HistoryWriter
 from dlrover_nb.core.driver.loop import master_snapshot
 from dlrover_nb.core.driver.policies import find_policy
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.rundir.journal import Segment
     from dlrover_nb.core.structs.training.shards import ShardCounts
     from dlrover_nb.core.structs.views.events import Event, Instruction

@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller import Controller, snapshot
+from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot, master_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import DlroverError, WireError
@@ -29,7 +30,7 @@ from dlrover_nb.core.structs.views.events import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import NodeSample
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dlrover_nb.core.controller import ControllerSettings
+    from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.rundir.journal import Segment
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from support.waiting import until
 
 from dlrover_nb.core.backends.programs.running import ProgramSetup, RunningProgram
 from dlrover_nb.core.driver.calls.http_server import LOOPBACK
-from dlrover_nb.core.master.external import NO_FEATURES
+from dlrover_nb.core.master.external.submitted import NO_FEATURES
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import Role

@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.client.until import Until
 from dlrover_nb.core.commands.requests import Accept, Finish, Scale, SetMode, Undo
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.controller import ControllerSettings
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import (
     BackendError,
     CapacityError,

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measured.host_share import HostTally, job_cores, others_part
 from dlrover_nb.core.controller.measured.older_windows import OlderWindows
 from dlrover_nb.core.controller.measured.windows import SteadyWindows
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import Outcome
 from dlrover_nb.core.structs.job.job import JobSpec

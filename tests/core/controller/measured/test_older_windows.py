@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.controller import ControllerSettings, snapshot
+from dlrover_nb.core.controller import snapshot
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.older_windows import OlderWindows
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs.job.job import JobSpec

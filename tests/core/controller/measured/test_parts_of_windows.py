@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measured.windows import SteadyWindows
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

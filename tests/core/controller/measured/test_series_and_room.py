@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.controller import ControllerSettings, replay
 from dlrover_nb.core.controller.measured.rollup import Rollup
+from dlrover_nb.core.controller.replay import replay
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalStatus, Verdict

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.startup import N_LOOK, RunStart, n_starting
 from dlrover_nb.core.controller.plans.rollouts import Rollout, Rollouts
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.snapshot import PACKAGES
 from dlrover_nb.core.controller.state.story import Story
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
-from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

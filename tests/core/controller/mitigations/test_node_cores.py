@@ -6,7 +6,7 @@ import pytest
 from support.plans.restarted_controller import difference, restarted
 from support.plans.slow_world import WINDOW_S, SlowJob, actions, plan_of
 
-from dlrover_nb.core.controller import ControllerSettings
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.decisions.actions import KillRestart, MoveBuckets, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import Quota

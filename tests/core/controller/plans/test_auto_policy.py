@@ -20,7 +20,7 @@ from dlrover_nb.core.controller.auto_policy import (
     track,
 )
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.planner import axes_key
+from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal, ProposalKind
 from dlrover_nb.core.structs.job.job import JobSpec

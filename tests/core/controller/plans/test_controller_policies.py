@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, Advice
+from dlrover_nb.core.planner.advising.advice import Advice
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
-from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
-from dlrover_nb.core.controller import Controller
-from dlrover_nb.core.planner import POLICIES
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode

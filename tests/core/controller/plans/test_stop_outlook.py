@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller import ControllerSettings
 from dlrover_nb.core.controller.measured.quality_log import QualityLog
+from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.snapshot import pack, unpack
 from dlrover_nb.core.planner.advising.explain import binding
 from dlrover_nb.core.planner.bid import bid

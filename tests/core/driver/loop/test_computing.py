@@ -16,15 +16,18 @@ from support.driver.real_job import plan
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.clock import ManualClock
-from dlrover_nb.core.controller import replay
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
 from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.controller.plans.questions import Question
+from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.driver.loop import compute_process, computing
 from dlrover_nb.core.driver.loop.computing import Computing
-from dlrover_nb.core.planner import DEFAULT_POLICY, POLICIES, PlannerSettings, PolicyContext, Situation
+from dlrover_nb.core.planner.advising.advice import PlannerSettings
+from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.planner.policies.policy import PolicyContext
+from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.job import DEFAULT_POLICY, JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

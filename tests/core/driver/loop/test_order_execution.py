@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.driver.loop.executor import OrderExecutor
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.master.external import ExternalMaster, OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.shared.orders import Emit, StartNode, StopNode
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec

@@ -11,7 +11,7 @@ from support.driver.driver_world import plan
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.client.until import Until, is_reached
-from dlrover_nb.core.controller import Controller
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot, loop
 from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.simulator import CALM, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings

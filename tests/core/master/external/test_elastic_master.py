@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.master.external.changes.elastic_worlds import LATE_S
 from dlrover_nb.core.master.external.job.shard_account import SILENT_S
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

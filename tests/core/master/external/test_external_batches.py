@@ -9,8 +9,9 @@ from test_elastic_master import Job
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
 from dlrover_nb.core.master.external.job.step_shares import Part, even
+from dlrover_nb.core.master.external.master import ExternalMaster
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.master.external_world import ROOM
 
-from dlrover_nb.core.master.external import ExternalMaster
+from dlrover_nb.core.master.external.master import ExternalMaster
 from dlrover_nb.core.master.shared.orders import Emit, StartNode
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework, StepsDone

@@ -11,8 +11,9 @@ from support.master.external_world import ROOM, TF, TORCH, World, plan, running
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, planned
-from dlrover_nb.core.master.external.master import QUIET_S, ROOM_LIMIT_S
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
+from dlrover_nb.core.master.external.master import QUIET_S, ROOM_LIMIT_S, ExternalMaster
+from dlrover_nb.core.master.external.submitted import planned
 from dlrover_nb.core.structs.job.external import Counting
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.master.external import ExternalRecord, OperatorManagedJob, OperatorManagedMaster
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
 from dlrover_nb.core.master.external.master import START_LIMIT_S
+from dlrover_nb.core.master.external.operator_managed_master import OperatorManagedJob, OperatorManagedMaster
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, StepsDone
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

@@ -5,7 +5,8 @@ import pytest
 from support.cases import for_each
 from support.waiting import LIMIT_S, until
 
-from dlrover_nb.core.master.external import Member, environment, program
+from dlrover_nb.core.master.external.launch.pod_script import program
+from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.plan.resources import Role
 

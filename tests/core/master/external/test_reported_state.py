@@ -10,8 +10,9 @@ from support.master.external_world import TF, World, plan, running
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
 from dlrover_nb.core.master.external.job.reported_state import counted
+from dlrover_nb.core.master.external.master import ExternalMaster
 from dlrover_nb.core.master.shared.orders import Emit, StartNode
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole, Framework, StepsDone
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

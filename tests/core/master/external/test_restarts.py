@@ -11,8 +11,9 @@ from support.master.external_world import ROOM, TF, TORCH, World, plan, running
 from test_elastic_master import Job
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
 from dlrover_nb.core.master.external.changes.restarts import foretold, words
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.shared.orders import ResizeNode
 from dlrover_nb.core.structs.job.external import FixedRole, Framework
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -10,7 +10,10 @@ from support.master.external_world import ROOM, RUN, TF, TORCH, World, plan, run
 from dlrover_nb.core.backends.programs.program_files import note_placement
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.master.external import ExternalMaster, ExternalRecord, Member, environment, planned
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord
+from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
+from dlrover_nb.core.master.external.master import ExternalMaster
+from dlrover_nb.core.master.external.submitted import planned
 from dlrover_nb.core.structs.job.external import CHIEF, EVALUATOR, Counting, FixedRole, Framework
 from dlrover_nb.core.structs.job.fixed_roles import capacity_left, check_job_fits, limits_left
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

@@ -16,8 +16,8 @@ from dlrover_nb.client.session import Session
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.driver.external.external_actions import StatePersistence
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external import ExternalMaster, SendEnvironment
-from dlrover_nb.core.master.external.master import QUIET_S
+from dlrover_nb.core.master.external.master import QUIET_S, ExternalMaster
+from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.master.external import StepLog
+from dlrover_nb.core.master.external.job.step_log import StepLog
 from dlrover_nb.core.master.external.job.step_rates import StepRates
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, StepsDone
 from dlrover_nb.core.structs.plan.resources import Role

@@ -50,7 +50,7 @@ from dlrover_nb.core.manifests.objects import (
 from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
-from dlrover_nb.core.master.external import checked
+from dlrover_nb.core.master.external.submitted import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.runtime.pod.staging import sees_rows, send

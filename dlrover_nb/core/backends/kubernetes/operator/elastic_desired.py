@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import alive, misfits
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance
-from dlrover_nb.core.export.nodes import literal
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options, literal
+from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name

@@ -38,7 +38,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, Doc
 from dlrover_nb.core.manifests.parts import RUN_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
-from dlrover_nb.core.master.external import OperatorManagedJob
+from dlrover_nb.core.master.external.operator_managed_master import OperatorManagedJob
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 

@@ -13,7 +13,8 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Ope
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_version
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import Options, documents_in
+from dlrover_nb.core.export.gathering import documents_in
+from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.manifests.kinds import DEPLOYMENT, ELASTIC_JOB, Kind
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat

@@ -18,9 +18,12 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.jobs.dryrun import judge
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.export import EXPORTERS, Options, Provenance, to_yaml
+from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.export.nodes import Options
+from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, CRD, JOB_SET, POD, QUOTA
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
+from dlrover_nb.core.yamltext import to_yaml
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 FILES = (

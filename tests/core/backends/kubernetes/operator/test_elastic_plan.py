@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import (
 )
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, InvalidValueError
-from dlrover_nb.core.export import EXPORTERS
+from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 OTHER = ResourcePlan(worker=RolePlan(5, 2.0, 4096), ps=RolePlan(3, 1.0, 2048))

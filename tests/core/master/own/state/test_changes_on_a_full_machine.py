@@ -12,7 +12,7 @@ from support.master.full_machine import FullMachines
 from support.master.master_world import features, plan, spec
 
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
-from dlrover_nb.core.planner import has_room
+from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
