@@ -33,9 +33,9 @@ import numpy as np
 from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.exact import exact_search
 from dlrover_nb.core.pareto.nsga2 import nsga2_search
-from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
+from dlrover_nb.core.planner.analysis import analyse, fitted
 from dlrover_nb.core.planner.bid import Bid, bid
-from dlrover_nb.core.planner.shortlist import Rough
+from dlrover_nb.core.planner.shortlist import Rough, grid_of
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds

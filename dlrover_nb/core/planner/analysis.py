@@ -11,7 +11,7 @@ import numpy as np
 from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.pareto.dominance import non_dominated
 from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
-from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left, plan_grid
+from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.availability.feasibility import reachable
@@ -21,7 +21,7 @@ from dlrover_nb.core.planner.predictions.budget import BudgetForecast, budget_fo
 from dlrover_nb.core.planner.predictions.completion import Completion, end_cost
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.right_size import sizes
-from dlrover_nb.core.planner.shortlist import Rough, plans_to_weigh
+from dlrover_nb.core.planner.shortlist import Rough, grid_of, plans_to_weigh
 from dlrover_nb.core.structs.decisions.candidates import ParetoFront, cost_unit
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.views.fit import Curve
@@ -279,19 +279,6 @@ def fitted(situation: Situation) -> ThroughputModel:
         mini_batch=mini_batch(situation.spec),
     )
     return model.fit(situation.samples)
-
-
-def grid_of(situation: Situation) -> PlanGrid:
-    """Return the plans that the job may be given: bounds, quota, machines, pins, memory by the forecast."""
-    each = sizes(situation)
-    return plan_grid(
-        situation.spec.bounds,
-        situation.capacity,
-        worker_memory_mib=each.worker_mib,
-        ps_memory_mib=each.ps_mib,
-        pins=situation.pins,
-        ps_share=each.ps_share,
-    )
 
 
 def analyse(

@@ -19,9 +19,18 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.objectives import Parts
 from dlrover_nb.core.pareto.solve import solve
-from dlrover_nb.core.pareto.space import CACHED_PLANS, PlanGrid, PlanSpace, list_plans, neighbours, strides
+from dlrover_nb.core.pareto.space import (
+    CACHED_PLANS,
+    PlanGrid,
+    PlanSpace,
+    list_plans,
+    neighbours,
+    plan_grid,
+    strides,
+)
 from dlrover_nb.core.perf.terms import COMPUTED, TERMS, axes_of
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
+from dlrover_nb.core.planner.right_size import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -115,3 +124,16 @@ def _near(rough: Rough) -> Array:
     here = axes_of([s.plan])
     steps = [step(here[0], s.spec.bounds, s.pins) for step in (neighbours, strides)]
     return np.concatenate((here, *steps, rough.model.evidence_.axes))
+
+
+def grid_of(situation: Situation) -> PlanGrid:
+    """Return the plans that the job may be given: bounds, quota, machines, pins, memory by the forecast."""
+    each = sizes(situation)
+    return plan_grid(
+        situation.spec.bounds,
+        situation.capacity,
+        worker_memory_mib=each.worker_mib,
+        ps_memory_mib=each.ps_mib,
+        pins=situation.pins,
+        ps_share=each.ps_share,
+    )

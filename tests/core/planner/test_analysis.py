@@ -15,9 +15,10 @@ from dlrover_nb.core.pareto.space import CACHED_PLANS, MAX_PLANS
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.advising.advice import PlannerSettings
 from dlrover_nb.core.planner.advising.improvement import advise
-from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
+from dlrover_nb.core.planner.analysis import analyse, fitted
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, gains, transition_s, transitions_s
+from dlrover_nb.core.planner.shortlist import grid_of
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Migration

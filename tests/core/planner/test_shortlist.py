@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.pareto import dominance, exact
 from dlrover_nb.core.pareto.solve import Solution
 from dlrover_nb.core.planner import shortlist
-from dlrover_nb.core.planner.analysis import analyse, fitted, grid_of
-from dlrover_nb.core.planner.shortlist import Rough
+from dlrover_nb.core.planner.analysis import analyse, fitted
+from dlrover_nb.core.planner.shortlist import Rough, grid_of
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
