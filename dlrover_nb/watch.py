@@ -107,7 +107,7 @@ def keys_line(prompt: Prompt, shown: JobSnapshot) -> str:
 def carry_out(order: Order, handle: JobHandle) -> str:
     """Make the decision, and return what to say about it."""
     try:
-        made = handle.decide(order.request, seen=order.version)
+        made = handle.decide(order.request, version=order.version)
     except DlroverError as error:
         return in_shell_words(str(error))
     return f"{made.id}: {made.words}"

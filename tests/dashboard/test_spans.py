@@ -98,7 +98,7 @@ def test_what_is_refused_is_a_span_with_its_outcome_and_is_not_carried_out(team,
     told = [span.attributes["dlrover.outcome"] for span in exporter.get_finished_spans()]
     assert told == ["refused", "waits"]
     with pytest.raises(StaleDecisionError):
-        by(team, "anna").decide(Scale.to(PLAN), seen="d0")
+        by(team, "anna").decide(Scale.to(PLAN), version="d0")
     found = {span.name: span for span in exporter.get_finished_spans()}
     assert found["command"].attributes["dlrover.outcome"] == "stale"
 

@@ -80,15 +80,15 @@ class JobCommands:
         """Return the same job for the same account through another entry."""
         return self.asked_by(replace(self._asker, entry=entry), commands)
 
-    def ask(self, request: Request, *, seen: str = "", key: str = "", run: str = "") -> Decision | None:
+    def ask(self, request: Request, *, version: str = "", key: str = "", run: str = "") -> Decision | None:
         """Ask for something; return the decision made, if it is one.
 
         A person who may not do something learns that alone, and not that it could not be done now.
 
         Parameters
         ----------
-        seen
-            Version of the plan that the user saw (`JobSnapshot.version`): a later one refuses the request.
+        version
+            Of the plan that the user saw (`JobSnapshot.version`): a later one refuses the request.
             Empty: whichever it is now.
         key
             Idempotency key, see `Command`.
@@ -105,15 +105,15 @@ class JobCommands:
             return self.run(replace(outline, run=run))
         try:
             now = self._alive()
-            command = request.command(self.name, now, seen=seen, key=key)
+            command = request.command(self.name, now, version=version, key=key)
         except DlroverError:
             self._commands.check(outline, self._asker, self.facts(outline))
             raise
         return self.run(replace(command, run=run), now)
 
-    def decide(self, request: Decides, *, seen: str = "") -> Decision:
+    def decide(self, request: Decides, *, version: str = "") -> Decision:
         """Ask for a decision, and return it as it was made; raises as `ask` does."""
-        made = self.ask(request, seen=seen)
+        made = self.ask(request, version=version)
         assert made is not None
         return made
 

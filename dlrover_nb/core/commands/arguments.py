@@ -38,8 +38,8 @@ def description(field: FieldInfo) -> str:
 
 def extra(field: FieldInfo, name: str) -> str:
     """Return the metavar or the flag of a field; empty: it has none."""
-    found = (meta.extra.get(name, "") for meta in reversed(metas(field)) if meta.extra)
-    return str(next(found, ""))
+    words = (meta.extra.get(name, "") for meta in reversed(metas(field)) if meta.extra)
+    return str(next(words, ""))
 
 
 def _without_null(type_: Any) -> tuple[Any, bool]:  # noqa: ANN401 - types of `typing` have no common type

@@ -41,7 +41,9 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     needs_job: ClassVar[bool] = False  # whether its command depends on the job as it is now
     why: f.Why = ""
 
-    def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:
+    def command(
+        self, job: str, now: JobSnapshot | None = None, *, version: str = "", key: str = ""
+    ) -> Command:
         """Return the command.
 
         Parameters
@@ -50,8 +52,8 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             Its name.
         now
             The job; None: without what it alone knows, as for the check of a right.
-        seen
-            Version of the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
+        version
+            Of the plan that the user saw (`JobSnapshot.version`); empty: whichever it is now.
         key
             Idempotency key.
 
@@ -72,9 +74,11 @@ class Decides(Request, frozen=True, kw_only=True, tag_field="verdict"):
 
     needs_job: ClassVar[bool] = True
 
-    def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:
+    def command(
+        self, job: str, now: JobSnapshot | None = None, *, version: str = "", key: str = ""
+    ) -> Command:
         """Return the command to make the decision."""
-        decision = replace(self.as_decision(now), why=self.why, seen=seen)
+        decision = replace(self.as_decision(now), why=self.why, seen=version)
         return Command(self.action, job, decision=decision, why=decision.why, key=key)
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
@@ -255,7 +259,14 @@ class SetBudget(Decides, frozen=True, tag="budget"):
 class Chooses(Request, frozen=True, kw_only=True):
     """What the job's master does at once, without its controller."""
 
-    def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:  # noqa: ARG002 - as every request
+    def command(
+        self,
+        job: str,
+        now: JobSnapshot | None = None,
+        *,
+        version: str = "",
+        key: str = "",  # noqa: ARG002 - as every request
+    ) -> Command:
         """Return the command to apply the choice."""
         return choose(self.choice(), job, key=key)
 
@@ -312,7 +323,14 @@ class Stop(Request, frozen=True):
 
     action = Action.STOP
 
-    def command(self, job: str, now: JobSnapshot | None = None, *, seen: str = "", key: str = "") -> Command:  # noqa: ARG002 - as every request
+    def command(
+        self,
+        job: str,
+        now: JobSnapshot | None = None,
+        *,
+        version: str = "",
+        key: str = "",  # noqa: ARG002 - as every request
+    ) -> Command:
         """Return the command; it needs nothing of the job, whose master may be gone."""
         return Command(self.action, job, why=self.why, key=key)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def ask(call: Call) -> Result:
     """Carry out a command about a job."""
     request, handle = call.sent(Request), call.job()
-    made = handle.ask(request, seen=call.version, key=call.own_key)
+    made = handle.ask(request, version=call.version, key=call.own_key)
     return Result(answers.CommandAnswer(call.path["cluster"], handle.name, request.action, made))
 
 

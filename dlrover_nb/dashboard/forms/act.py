@@ -151,7 +151,7 @@ def carried_out(find: Callable[[], JobHandle], form: Form) -> Ended:
         request = request_of(form)
         command = request.command(form["job"])
         words = command.words
-        made = handle.ask(request, seen=form.get("version", ""), key=key_of(form), run=form.get("run", ""))
+        made = handle.ask(request, version=form.get("version", ""), key=key_of(form), run=form.get("run", ""))
         words = words if made is None else made.words
     except DlroverError as error:
         return refused(error, words, form, handle)

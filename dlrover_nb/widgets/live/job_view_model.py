@@ -160,7 +160,7 @@ class JobViewModel:
 
     def _act(self, pending: PendingAction, request: Decides, version: str) -> None:
         try:
-            made = self._handle.decide(request, seen=version)
+            made = self._handle.decide(request, version=version)
             done = replace(pending, answer=Answer.TAKEN, decision=made)
         except DlroverError as error:
             done = replace(pending, answer=Answer.REFUSED, why=str(error))

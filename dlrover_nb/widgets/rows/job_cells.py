@@ -20,7 +20,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.mitigations import gain_words
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.decisions import Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.views.summary import JobOutlook, JobSummary, ProposedChange
 
 DEADLINE_CHANCE = 0.5  # below it the deadline needs attention

@@ -138,7 +138,7 @@ def with_mitigation(job, *, proposals=()):
 
 
 def test_an_ordered_action_stands_in_the_audit_by_its_words_and_changes_no_plan(job, audit):
-    decision = with_two_workers(job).decide(ordered(RESTART, why="it is slow"), seen="d0")
+    decision = with_two_workers(job).decide(ordered(RESTART, why="it is slow"), version="d0")
     done = rows_of(audit)[-1]
     assert (done.action, done.mitigation, done.answer, done.why) == (
         Action.MITIGATE, "restart worker-1", decision.id, "it is slow",

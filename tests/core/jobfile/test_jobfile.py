@@ -192,7 +192,7 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
         ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
         ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),
-        ("name: x\npins: {workers: 0}", "pins: pinned workers must be >= 1, got 0"),
+        ("name: x\npins: {workers: 0}", "pins: workers must be >= 1, got 0; a job needs at least 1"),
         ("name: x\npins: {worker: 2}", "unknown key in pins 'worker'; did you mean workers?"),
         ("name: x\npins: {ps: 1.5}", "pins.ps must be a whole number, got 1.5"),
         ("name: x\nbounds: {quota_cpu: [2]}", "bounds.quota_cpu must be a number, got a list"),

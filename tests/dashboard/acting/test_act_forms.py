@@ -28,7 +28,7 @@ BASE = {"cluster": "a", "job": "ads", "reason": " it is slow ", "key": "k1", "ve
 
 
 def command_of(form, *, now=None):
-    return request_of(form).command(form["job"], now, seen=form.get("version", ""), key=key_of(form))
+    return request_of(form).command(form["job"], now, version=form.get("version", ""), key=key_of(form))
 
 
 def planm(plan: ResourcePlan) -> dict[str, str]:
