@@ -208,7 +208,7 @@ class SetMode(Decides, frozen=True, tag="mode"):
     action = Action.MODE
     mode: f.ModeName
 
-    def as_decision(self, now: JobSnapshot | None) -> Decision:  # noqa: ARG002 - as every decision
+    def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision."""
         if self.mode not in tuple(Mode):
             raise InvalidValueError(
@@ -251,7 +251,7 @@ class SetBudget(Decides, frozen=True, tag="budget"):
     action = Action.BUDGET
     budget_total: f.Money | None
 
-    def as_decision(self, now: JobSnapshot | None) -> Decision:  # noqa: ARG002 - as every decision
+    def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision."""
         return Decision(Verdict.BUDGET, "", 0.0, budget_total=self.budget_total)
 
@@ -260,12 +260,7 @@ class Chooses(Request, frozen=True, kw_only=True):
     """What the job's master does at once, without its controller."""
 
     def command(
-        self,
-        job: str,
-        now: JobSnapshot | None = None,
-        *,
-        version: str = "",
-        key: str = "",  # noqa: ARG002 - as every request
+        self, job: str, now: JobSnapshot | None = None, *, version: str = "", key: str = ""
     ) -> Command:
         """Return the command to apply the choice."""
         return choose(self.choice(), job, key=key)
@@ -324,12 +319,7 @@ class Stop(Request, frozen=True):
     action = Action.STOP
 
     def command(
-        self,
-        job: str,
-        now: JobSnapshot | None = None,
-        *,
-        version: str = "",
-        key: str = "",  # noqa: ARG002 - as every request
+        self, job: str, now: JobSnapshot | None = None, *, version: str = "", key: str = ""
     ) -> Command:
         """Return the command; it needs nothing of the job, whose master may be gone."""
         return Command(self.action, job, why=self.why, key=key)
