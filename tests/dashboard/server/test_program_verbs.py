@@ -86,6 +86,6 @@ def test_an_agent_is_served_without_a_cluster_and_told_that_none_runs(url):
             return (await client.list_tools()).tools, await client.call_tool("list_jobs", {})
 
     listed, answer = asyncio.run(ask())
-    assert "propose" in {tool.name for tool in listed}
+    assert "propose_scale" in {tool.name for tool in listed}
     assert answer.is_error
     assert answer.content[0].text
