@@ -111,3 +111,21 @@ def test_iteration_time_and_throughput_are_one_equation(workers, batch, rate):
 def test_a_number_beyond_all_reason_is_refused_with_its_bound(record, field, value):
     with pytest.raises(InvalidValueError, match=r" must be (<= [0-9,]+|>= [0-9]+), got "):
         record(**({"name": "ads"} if record is JobSpec else {}), **{field: value})
+
+
+@for_each(
+    ("changes", "words"),
+    [
+        ({"n_epoch": 1, "batch_size": 512}, "batch 512, 1 epoch"),
+        ({"n_epoch": 1_200, "batch_size": 4_096}, "batch 4,096, 1,200 epochs"),
+        ({"n_epoch": 2, "global_batch": 8_192}, "batch 8,192 of all workers, 2 epochs"),
+    ],
+)
+def test_a_job_says_how_it_trains_in_words(changes, words):
+    spec = JobSpec("ads", **changes)
+    assert spec.training_words == f"{spec.model.name}, {words}"
+
+
+def test_data_are_named_by_their_format_and_where_they_are():
+    assert DataSpec().words == "census"
+    assert DataSpec(format=DataFormat.CSV, path="ads.csv").words == "csv ads.csv"
