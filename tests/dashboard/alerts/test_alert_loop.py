@@ -9,6 +9,7 @@ from support.dashboard.team_clusters import simulated_cluster, submitted
 from support.waiting import until
 
 from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.commands.requests import Reject
 from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.views.alerts import AlertKind, AlertRules
 from dlrover_nb.dashboard.alerts.loop import AlertLoop
@@ -48,7 +49,7 @@ def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
         loop.begin()
     try:
         until(lambda: any(alert.kind is AlertKind.PROPOSAL for alert in sent), "an alert")
-        job.reject(sent[0].subject)
+        job.decide(Reject(sent[0].subject))
         until(lambda: any(alert.ended_at_s for alert in sent), "its end")
         job.stop()
         until(lambda: not teams[0].alerts.open(), "the end of all")
