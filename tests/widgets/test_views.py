@@ -22,6 +22,7 @@ from dlrover_nb.core.structs.views.fit import Coefficient
 from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
+from dlrover_nb.magics.verbs.command_verbs import sizes_of
 from dlrover_nb.widgets.blocks import Paragraph, Table
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.jobs.logs import logs_view
@@ -202,7 +203,7 @@ def test_what_the_plan_does_not_explain_is_a_part_of_its_own():
 
 def test_the_command_that_what_if_gives_asks_for_exactly_that_plan():
     call = GRAMMAR.parse(scale_command("quick-start", b.BETTER_PLAN).split()[1:])
-    assert call.values["sizes"].applied_to(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
+    assert sizes_of(call.values).applied(b.plan(7, 5, 3.0, 2.0)) == b.BETTER_PLAN
 
 
 def test_what_if_lists_the_named_plans_alone():
