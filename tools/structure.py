@@ -2,11 +2,11 @@
 
 ``python tools/structure.py`` reads the package's source without importing it and prints: files and lines, the
 largest folders and the mean files of a folder, the share of import lines, lengths of functions, the longest
-chain of imports, module names that occur more than once, import cycles, and how many values are named after
-what befell them. With ``--check`` it exits with 1 where two modules import each other in any way, or where a
-file, a folder, a function or the number of such names is beyond its limit below. The limits are what the code
-had when they were set; they are lowered as the code gets better, never raised. Imports that go up the layers
-are not looked for here, since ``lint-imports`` refuses them.
+chain of imports, module names that occur more than once, import cycles, how many values are named after what
+befell them, and how often tests use private names. With ``--check`` it exits with 1 where two modules import
+each other in any way, or where a file, a folder, a function or one of these two numbers is beyond its limit
+below. The limits are what the code had when they were set; they are lowered as the code gets better, never
+raised. Imports that go up the layers are not looked for here, since ``lint-imports`` refuses them.
 
 The share of import lines is that of import statements among the lines that are not blank, a comment or in a
 docstring.
@@ -14,6 +14,11 @@ docstring.
 A value should be named after what it is (``rows``, ``limits``): what befell it (``found``, ``kept``) is seen
 where it is assigned. Counted are parameters and names that are assigned, fields of records among them, of
 which some stay: they are in the files of old jobs.
+
+A test should see what users of the package see: one that uses private names fails with each change of the
+inside. Counted are attributes with a leading underscore of anything but ``self`` and ``cls``, imports of such
+names, and strings that name one to ``setattr`` and its like, unless it is a constant: a test that meets a
+limit makes it small. A name that tests have themselves counts where the package has it too.
 
 A cycle is a strongly connected component of modules. Three kinds are told apart by the imports that close it:
 those at module level (the modules cannot be loaded one after the other), those within functions (lazy: the
@@ -45,6 +50,8 @@ MOST_LINES = 600  # of a file
 MOST_FILES = 16  # modules of a folder
 MOST_FUNCTION_LINES = 80
 MOST_DIALECT = 20  # names of values: this only falls
+MOST_REACHES = 720  # of tests into what is private: this only falls
+REACHING = frozenset({"getattr", "setattr", "delattr", "hasattr", "object"})  # calls that name an attribute
 DIALECT = frozenset({"found", "told", "known", "held", "kept", "asked", "seen", "said", "taken"})
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 N_NAMED = 5  # folders and rooms that are printed
@@ -85,6 +92,7 @@ class Figures:
     repeated: Mapping[str, int]
     folders: Mapping[str, int]
     dialect: Mapping[str, int]
+    reaches: Mapping[str, int]
 
     @property
     def large_folders(self) -> Mapping[str, int]:
@@ -97,10 +105,16 @@ class Figures:
         return sum(self.dialect.values())
 
     @property
+    def n_reach(self) -> int:
+        """Uses of private names of the package in its tests."""
+        return sum(self.reaches.values())
+
+    @property
     def is_sound(self) -> bool:
         """Whether no rule is broken."""
         is_large = self.long_files or self.long_functions or self.large_folders
-        return not (is_large or any(self.cycles.values()) or self.n_dialect > MOST_DIALECT)
+        is_worse = self.n_dialect > MOST_DIALECT or self.n_reach > MOST_REACHES
+        return not (is_large or any(self.cycles.values()) or is_worse)
 
 
 def read_sources(root: Path, package: str = PACKAGE) -> dict[str, Source]:
@@ -253,6 +267,59 @@ def _assigned(node: ast.AST) -> str:
             return ""
 
 
+def private_names(sources: Iterable[Source]) -> frozenset[str]:
+    """Return the private names of a package: its functions and classes, and what is assigned."""
+    named = (_private(node) for source in sources for node in ast.walk(source.tree))
+    return frozenset(name for name in named if name)
+
+
+def _private(node: ast.AST) -> str:
+    match node:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.AsyncFunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Attribute(attr=name, ctx=ast.Store())
+            | ast.Name(id=name, ctx=ast.Store())
+        ) if name.startswith("_") and not name.endswith("_"):  # names of Python and IPython end with one
+            return name
+        case _:
+            return ""
+
+
+def n_reach(tree: ast.AST, private: frozenset[str]) -> int:
+    """Return how often a test file uses private names of the package."""
+    return sum(name in private for node in ast.walk(tree) for name in _reached(node))
+
+
+def _reached(node: ast.AST) -> Iterable[str]:
+    match node:
+        case (
+            ast.Attribute(value=ast.Name(id="self" | "cls"))
+            | ast.Attribute(value=ast.Call(func=ast.Name(id="super")))
+        ):
+            return ()
+        case ast.Attribute(attr=name):
+            return (name,)
+        case ast.ImportFrom(names=names):
+            return tuple(alias.name for alias in names)
+        case ast.Call(
+            func=ast.Name(id=call) | ast.Attribute(attr=call), args=[_, ast.Constant(value=str(name)), *_]
+        ) if call in REACHING:
+            return () if name.isupper() else (name,)
+        case _:
+            return ()
+
+
+def reaches(root: Path, private: frozenset[str]) -> dict[str, int]:
+    """Return the uses of private names of the package by folder of its tests, most first."""
+    counts = Counter[str]()
+    for path in sorted((root / "tests").rglob("*.py")):
+        folder = path.relative_to(root).parts[:-1][:3]
+        counts["/".join(folder)] += n_reach(ast.parse(path.read_text(encoding="utf-8"), str(path)), private)
+    return dict(counts.most_common())
+
+
 def _folder(source: Source) -> str:
     return source.name if source.path.stem == "__init__" else source.name.rpartition(".")[0]
 
@@ -261,8 +328,8 @@ def _room(source: Source) -> str:
     return "/".join(source.name.split(".")[1:3]) or source.name
 
 
-def measure(sources: Mapping[str, Source]) -> Figures:
-    """Return the figures of a package."""
+def measure(sources: Mapping[str, Source], root: Path) -> Figures:
+    """Return the figures of a package and of the tests beside it."""
     by_kind, every = graphs(sources), sources.values()
     names = Counter(source.path.stem for source in every if source.path.stem != "__init__")
     lengths, dialect = function_lines(every), Counter[str]()
@@ -281,6 +348,7 @@ def measure(sources: Mapping[str, Source]) -> Figures:
         repeated={name: n for name, n in names.most_common() if n > 1},
         folders=dict(Counter(map(_folder, every)).most_common()),
         dialect=dict(dialect.most_common()),
+        reaches=reaches(root, private_names(every)),
     )
 
 
@@ -304,6 +372,8 @@ def format_figures(figures: Figures) -> str:
         f"longest import chain    {n_chain or 'none: modules import each other'}",
         f"dialect in names        {figures.n_dialect} (at most {MOST_DIALECT}), most in",
         *_named(figures.dialect, N_NAMED),
+        f"private names in tests  {figures.n_reach} (at most {MOST_REACHES}), most in",
+        *_named(figures.reaches, N_NAMED),
         f"repeated module names   {len(figures.repeated)}",
         *(f"  {n} x {name}" for name, n in figures.repeated.items()),
         f"files over {MOST_LINES} lines    {len(figures.long_files)}",
@@ -325,7 +395,7 @@ def main() -> int:
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--check", action="store_true", help="exit with 1 where a rule is broken")
     options = parser.parse_args()
-    figures = measure(read_sources(options.root))
+    figures = measure(read_sources(options.root), options.root)
     sys.stdout.write(format_figures(figures) + "\n")
     return 1 if options.check and not figures.is_sound else 0
 

@@ -24,13 +24,19 @@ def structure():
 
 @pytest.fixture
 def write(tmp_path):
-    def files(**texts: str) -> Path:
-        (tmp_path / "dlrover_nb").mkdir()
+    def files(tests: str = "", **texts: str) -> Path:
+        for folder in ("dlrover_nb", "tests/one/two/three"):
+            (tmp_path / folder).mkdir(parents=True)
         for name, text in {"__init__": "", **texts}.items():
             (tmp_path / "dlrover_nb" / f"{name}.py").write_text(text)
+        (tmp_path / "tests/one/two/three/test_four.py").write_text(tests)
         return tmp_path
 
     return files
+
+
+def figures_of(structure, root: Path):
+    return structure.measure(structure.read_sources(root), root)
 
 
 MODULE = "from dlrover_nb import {0}\n"
@@ -43,7 +49,7 @@ TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from dlrover_n
 )
 def test_a_cycle_is_counted_once_with_the_kind_of_the_import_that_closes_it(structure, write, closing, kind):
     root = write(one=MODULE.format("two"), two=closing.format("one"), three=MODULE.format("one"))
-    figures = structure.measure(structure.read_sources(root))
+    figures = figures_of(structure, root)
     cycle = ("dlrover_nb.one", "dlrover_nb.two")
     assert figures.cycles == {each: (cycle,) if each == kind else () for each in structure.KINDS}
     assert not figures.is_sound
@@ -51,7 +57,7 @@ def test_a_cycle_is_counted_once_with_the_kind_of_the_import_that_closes_it(stru
 
 def test_the_longest_chain_follows_relative_imports_and_leaves_out_other_packages(structure, write):
     root = write(one="import os\nfrom . import two\n", two="from .three import x\n", three="x = 1\n")
-    figures = structure.measure(structure.read_sources(root))
+    figures = figures_of(structure, root)
     assert figures.longest_chain == ("dlrover_nb.one", "dlrover_nb.two", "dlrover_nb.three")
     assert figures.is_sound
 
@@ -93,17 +99,55 @@ def visit(told, *, known=None):
 def test_assigned_names_and_parameters_of_the_dialect_are_counted_but_not_attributes_and_uses(
     structure, write
 ):
-    figures = structure.measure(
-        structure.read_sources(write(one=DIALECT, two="found = 1\n", three="x = 1\n"))
-    )
+    figures = figures_of(structure, write(one=DIALECT, two="found = 1\n", three="x = 1\n"))
     assert figures.dialect == {"one": 7, "two": 1, "three": 0, "dlrover_nb": 0}
 
 
 def test_the_check_fails_on_more_names_of_the_dialect_than_there_were(structure, write):
     root = write(one="found = " * structure.MOST_DIALECT + "1\n")
-    assert structure.measure(structure.read_sources(root)).is_sound
+    assert figures_of(structure, root).is_sound
     (root / "dlrover_nb" / "two.py").write_text("kept = 1\n")
-    assert not structure.measure(structure.read_sources(root)).is_sound
+    assert not figures_of(structure, root).is_sound
+
+
+PRIVATE = """
+_LIMIT = 3
+
+def _tell(): ...
+
+class _Screen:
+    def _draw(self):
+        self._text = ""
+        self._repr_mimebundle_ = None
+"""
+REACHING = """
+import one
+from dlrover_nb.one import _Screen, _tell, screen
+
+screen._text = screen._draw()
+monkeypatch.setattr(screen, "_draw", None)
+mock.patch.object(screen, "_draw")
+"""
+SEEING = """
+class TestScreen(Screen):
+    def test(self, cls):
+        self._draw(super()._draw(), cls._draw)
+
+monkeypatch.setattr(one, "_LIMIT", 1)
+screen._repr_mimebundle_ + library._inside + "_draw" + screen.draw(1, "_draw")
+"""
+
+
+def test_private_names_are_counted_in_tests_where_the_package_has_them(structure, write):
+    figures = figures_of(structure, write(tests=REACHING + SEEING, one=PRIVATE))
+    assert figures.reaches == {"tests/one/two": 6}
+
+
+def test_the_check_fails_on_more_private_names_in_tests_than_there_were(structure, write):
+    root = write(tests="screen._draw\n" * structure.MOST_REACHES, one=PRIVATE)
+    assert figures_of(structure, root).is_sound
+    (root / "tests" / "test_more.py").write_text("screen._draw\n")
+    assert not figures_of(structure, root).is_sound
 
 
 CODE = '''"""Say what it is for.
@@ -132,5 +176,5 @@ class Empty:
 
 
 def test_the_share_of_imports_is_of_lines_that_are_not_blank_comments_or_docstrings(structure, write):
-    figures = structure.measure(structure.read_sources(write(one=CODE)))
+    figures = figures_of(structure, write(one=CODE))
     assert (figures.n_import_line, figures.n_code_line) == (4, 9)
