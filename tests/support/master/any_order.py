@@ -16,6 +16,9 @@ from support.master.master_world import World, plan
 if TYPE_CHECKING:
     import random
 
+    from dlrover_nb.core.master.own.recovery_record import NodeRecord
+    from dlrover_nb.core.structs.plan.capacity import Need
+
 PLANS = st.builds(
     plan,
     st.integers(1, 3),
@@ -25,24 +28,28 @@ PLANS = st.builds(
 )
 
 
+def need_of(node: NodeRecord) -> Need:
+    """Return the cores and MiB that a node holds; while it is resized, the larger of both."""
+    cpu, memory_mib = node.resizing or (0.0, 0)
+    return max(node.cpu, cpu), max(node.memory_mib, memory_mib)
+
+
 def check(world: World, wanted: list[object]) -> None:
     """Assert what holds at every moment."""
-    master, state = world.master, world.master._state
-    for counts, split in (
-        (master.train_counts, state.train.split),
-        (master.evaluation_counts, state.evaluate.split),
-    ):
-        assert counts.todo + counts.doing + counts.done + counts.quarantined == split.n_shard
+    master, record = world.master, world.master.record
+    for ledger in master.ledgers:
+        counts = ledger.counts()
+        assert counts.todo + counts.doing + counts.done + counts.quarantined == ledger.split.n_shard
         assert 0 <= counts.n_sample_done <= counts.n_sample_total
-    assert state.train.counts().n_sample_done <= len(world.learnt) or not state.group
-    if state.stage is Stage.ENDED:
-        assert not state.roster.nodes
+    assert master.train_counts.n_sample_done <= len(world.learnt) or not record.group
+    if record.stage is Stage.ENDED:
+        assert not record.nodes
         return
-    serving = {n.loaded_epoch for n in state.roster.ps if state.group and n.id in state.group.nodes}
-    assert len(serving) <= 1 or state.stage in {Stage.LOADING, Stage.SWITCHING}
+    serving = {n.loaded_epoch for n in record.nodes if record.group and n.id in record.group.nodes}
+    assert len(serving) <= 1 or record.stage in {Stage.LOADING, Stage.SWITCHING}
     world.check_parameters()
-    assert fits(world.capacity, [node.need for node in state.roster.nodes if not node.is_leaving])
-    assert state.target in wanted
+    assert fits(world.capacity, [need_of(node) for node in record.nodes if not node.is_leaving])
+    assert record.target in wanted
 
 
 def acquit(world: World) -> None:

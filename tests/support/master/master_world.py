@@ -37,7 +37,7 @@ from dlrover_nb.core.structs.views.snapshot import Evaluation
 from support.master.played_nodes import PlayedNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.models.score_sums import ScoreSums
     from dlrover_nb.core.sharding.manifest import Manifest
@@ -78,6 +78,7 @@ class World(PlayedNodes):
         self.log = WriteAheadLog(self.master)
         self.entries = [to_json(self.log.first())]
         self.disk: dict[int, tuple[Manifest, dict[tuple[int, int], int]]] = {}
+        self.evaluate: Callable[[ScoreSums], Evaluation] = lambda scores: Evaluation(0.5, 0.1, scores.n_row)
         self.n_step = 6  # chunks that a PS sends in a round
         self.events: list[Event] = []
         self.dropped: list[int] = []
@@ -126,7 +127,7 @@ class World(PlayedNodes):
 
     def _evaluate(self, scores: ScoreSums) -> Evaluation:
         self.check_scores(scores)
-        return Evaluation(0.5, 0.1, scores.n_row)
+        return self.evaluate(scores)
 
     def check_scores(self, scores: ScoreSums) -> None:
         """Each scored row counts once; of a skipped shard, some may have been scored."""
@@ -177,7 +178,7 @@ class World(PlayedNodes):
                     self.dropped.append(number)
                     self._delete(number)
                 case SweepCheckpoints(numbers, last):
-                    assert self.master._state.writing.keys() <= set(numbers)
+                    assert set(self.master.record.writing) <= set(numbers)
                     for number in {n for n in self.folders if n <= last} - set(numbers):
                         self._delete(number)
                 case Emit(event):
@@ -205,12 +206,17 @@ class World(PlayedNodes):
         """A node is started under a new name, and only where the target asks for one more."""
         assert order.node not in self.nodes
         want = self.master.target.role(order.role)
-        same = [n for n in self.master._state.roster.nodes if n.role is order.role and n.has_shape(want)]
-        assert sum(not n.is_draining for n in same) <= want.count
+        staying = [
+            n
+            for n in self.master.record.nodes
+            if n.role is order.role and not (n.is_draining or n.is_leaving or n.is_replaced or n.resizing)
+        ]
+        planned = want.cpu, want.memory_mib
+        assert sum((n.cpu, n.memory_mib) == (n.size or planned) for n in staying) <= want.count
 
     def check_parameters(self) -> None:
         """While PS serve, each bucket has one owner, and together they hold what was trained, exactly."""
-        group = self.master._state.group
+        group = self.master.record.group
         if self.master.stage is not Stage.SERVING or group is None:
             return
         members = [self.ps[name] for name in group.nodes]
@@ -220,7 +226,7 @@ class World(PlayedNodes):
         np.testing.assert_array_equal(owned.sum(axis=0), 1)
         held = {i: n for ps in members for i, n in ps.taught().items()}
         assert held == {e * self.rows.n_train + row: n for (e, row), n in self.learnt.items()}
-        if all(ps.store._dense.ready for ps in members):
+        if all(ps.store.export().dense.size for ps in members):
             dense = np.concatenate([ps.store.dense for ps in members])
             assert len(set(dense.tolist())) == 1, dense
 
@@ -245,7 +251,7 @@ class World(PlayedNodes):
 
     def round(self, seconds: float = 0.1) -> None:
         """Let every node come up, act, report and be heard; then time passes."""
-        self._act()
+        self.act()
         for _ in range(self.n_step):
             while busy := self.network.busy:
                 self.deliver(busy[0])
@@ -257,11 +263,11 @@ class World(PlayedNodes):
                 self.report(name)
             while self.hear(name):
                 pass
-        if self.resizes and self.master._state.resizes_in_place is None:
+        if self.resizes and self.master.resizes_in_place is None:
             self.resize_in_place()  # the backend of a restarted master finds out while nodes say Hello
         self.tick(seconds)
 
-    def _act(self) -> None:
+    def act(self) -> None:
         for name in list(self.nodes):
             node = self.nodes[name]
             if node.is_alive and not node.has_come_up:

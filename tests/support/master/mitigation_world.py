@@ -76,7 +76,7 @@ def unchanged(world: World, action: Action, error: type[Exception], match: str) 
         mitigate(world, action, "refused")
     assert world.master.record == before
     assert len(world.events) == n_event
-    assert not world.master._state.orders
+    assert not world.master.set_capacity(world.capacity, world.at_s)  # nothing is left to be sent
 
 
 def heard(world: World, kind: type) -> list[tuple[str, object]]:

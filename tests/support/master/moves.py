@@ -31,7 +31,7 @@ def to(world: World, stage: Stage) -> World:
 
 def load_of(world: World, ps: int, served: dict[int, int], busy_s: float) -> m.Report:
     """Return the report of a PS that served these rows of each of its buckets in ten seconds."""
-    group = world.master._state.group
+    group = world.master.record.group
     assert group is not None
     mine = tuple(bucket for bucket in range(N_BUCKET) if group.bucket_owner[bucket] == ps)
     n_served = tuple(served.get(bucket, 1000) for bucket in mine)

@@ -53,6 +53,7 @@ class FakeNode:
     left: m.Left | None = None  # said again until its master answers
     ps_epoch: int = 0
     iter_s: float = 0.1
+    memory_mib: float = 100.0
     is_alive: bool = True
     heard: list[m.ToNode] = field(default_factory=list)
     has_come_up: bool = False
@@ -131,6 +132,11 @@ class PlayedNodes:
 
     def living(self, role: Role) -> list[str]:
         return [n.id for n in self._living(role)]
+
+    @property
+    def n_training(self) -> int:
+        """Workers that train."""
+        return sum(n.train is not None and not n.is_paused for n in self._living(Role.WORKER))
 
     def hello(self, name: str) -> None:
         node = self.nodes[name]
@@ -370,9 +376,8 @@ class PlayedNodes:
 
     def report(self, name: str) -> None:
         node = self.nodes[name]
-        sample = NodeSample(
-            name, node.order.role, self.at_s, 1.0, 1, 10, node.iter_s, TimeSplit(), 0.5, 100.0
-        )
+        measured = node.iter_s, TimeSplit(), 0.5, node.memory_mib
+        sample = NodeSample(name, node.order.role, self.at_s, 1.0, 1, 10, *measured)
         lease = node.shard.lease if node.shard else None
         node.say(m.Report(sample, lease, node.n_done, is_leaving=node.is_leaving))
         if node.left is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.master.own.checkpoints.peer_copies import is_whole
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource, PeerCopy
 from dlrover_nb.core.structs.wire import messages as m
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
@@ -15,8 +16,15 @@ from dlrover_nb.core.structs.wire.pods import STATE
 from support.master.master_world import World
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.master.own.master import JobMaster
     from dlrover_nb.core.runtime.store import StorePart
     from support.master.played_nodes import FakeNode
+
+
+def last_whole(master: JobMaster) -> int:
+    """Return the number of the last checkpoint that peers keep as a whole; -1: none."""
+    living = {node.id for node in master.nodes}
+    return max((each.number for each in master.checkpoints if is_whole(each, living)), default=-1)
 
 
 class PodsWorld(World):

@@ -99,9 +99,9 @@ class FakePs:
 
     def push(self, ids: np.ndarray) -> None:
         store = self.store
-        store.init_dense(np.zeros(store._dense.range.stop - store._dense.range.start, np.float32))
+        store.init_dense(np.zeros(store.answer_shape[1], np.float32))
         store.push(ids, np.ones((len(ids), MODEL.row_width), np.float32))
-        store.push_dense(np.ones(store._dense.range.stop - store._dense.range.start, np.float32))
+        store.push_dense(np.ones(store.answer_shape[1], np.float32))
 
     def copy(self) -> StorePart:
         self.migration.stay()

@@ -127,7 +127,7 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
 
     def damaged() -> bool:
         """Damage what is in memory between two checkpoints: one that is being written is not sealed yet."""
-        if job.driver._master._state.writing or not job.driver._master.running:
+        if job.driver._master.record.writing or not job.driver._master.running:
             return False
         job.kill(Role.PS)
         for memory in memory_of(job):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.driver.real_job import Job, succeeded
+from support.master.pods_world import last_whole
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
@@ -40,8 +40,8 @@ def test_a_lost_host_costs_what_came_after_its_last_copy_and_no_row_is_lost(
     start: Callable[..., Job],
 ) -> None:
     job = start(plan=PLAN, backend=SeparateMachines, checkpoint_every_s=1.0, n_epoch=3)
-    state, in_the_loop = job.driver._master._state, job.driver._commands.ask
-    job.until(lambda _: in_the_loop(lambda: last_whole(state)) > 0)
+    master, in_the_loop = job.driver._master, job.driver._commands.ask
+    job.until(lambda _: in_the_loop(lambda: last_whole(master)) > 0)
     node = next(each for each in job.now.nodes if each.id == "ps-1")
     assert node.pid is not None
     os.kill(node.pid, 9)

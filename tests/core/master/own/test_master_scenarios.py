@@ -107,7 +107,7 @@ def test_another_cpu_per_worker_starts_replacements_before_the_old_ones_go() -> 
     n_worker = []
     while not in_place(world, new):
         world.round()
-        n_worker.append(sum(n.is_training for n in world.master._state.roster.workers))
+        n_worker.append(world.n_training)
     assert min(n_worker) == 2
     assert world.living(Role.WORKER) == ["worker-2", "worker-3"]
 
@@ -188,9 +188,8 @@ def test_after_the_loss_of_a_ps_workers_are_told_to_drop_what_they_hold() -> Non
 def test_a_question_that_crossed_a_grant_gets_no_second_shard_unless_the_grant_was_lost() -> None:
     world = World(spec(), features(4000))
     world.run_until(lambda: world.master.train_counts.doing == 1)
-    granted_at_s = world.master._state.roster.workers[0].granted_at_s
-    assert not world.master.on_message("worker-0", m.ShardAsked("worker-0"), granted_at_s + 1)
-    orders = world.master.on_message("worker-0", m.ShardAsked("worker-0"), granted_at_s + 6)
+    assert not world.master.on_message("worker-0", m.ShardAsked("worker-0"), world.at_s + 1)
+    orders = world.master.on_message("worker-0", m.ShardAsked("worker-0"), world.at_s + 6)
     (grant,) = [order.message for order in orders if isinstance(order, Send)]
     assert isinstance(grant, m.Granted)
     assert (world.master.train_counts.doing, world.master.train_counts.returned) == (1, 1)
@@ -201,11 +200,11 @@ def test_a_worker_may_hold_the_next_shard_but_not_a_third_and_none_of_the_last()
     world.run_until(lambda: world.master.train_counts.doing == 1)
     for n_held in (1, 2, 2):
         assert world.master.train_counts.doing == n_held
-        held = world.master._state.train.leases("worker-0")
+        held = world.master.ledgers[0].leases("worker-0")
         world.master.on_message("worker-0", m.ShardAsked("worker-0", held), world.at_s)
     small = World(spec(plan(2, 1)), features(90))  # 3 shards of 40 rows for 2 workers
     small.run_until(lambda: small.master.train_counts.doing == 2)
-    held = small.master._state.train.leases("worker-0")
+    held = small.master.ledgers[0].leases("worker-0")
     small.master.on_message("worker-0", m.ShardAsked("worker-0", held), small.at_s)
     assert small.master.train_counts.doing == 2
 
@@ -255,12 +254,12 @@ def test_asynchronous_workers_are_told_their_batch_sizes_themselves() -> None:
 def test_only_the_shard_that_was_lost_on_the_way_goes_back() -> None:
     world = World(spec(), features(4000))
     world.run_until(lambda: world.master.train_counts.doing == 1)
-    state = world.master._state
-    first = state.train.leases("worker-0")
+    ledger, _ = world.master.ledgers
+    first = ledger.leases("worker-0")
     world.master.on_message("worker-0", m.ShardAsked("worker-0", first), world.at_s)
-    assert len(state.train.leases("worker-0")) == 2
+    assert len(ledger.leases("worker-0")) == 2
     world.master.on_message("worker-0", m.ShardAsked("worker-0", first), world.at_s + 6)
-    assert first[0] in state.train.leases("worker-0")
+    assert first[0] in ledger.leases("worker-0")
     assert (world.master.train_counts.doing, world.master.train_counts.returned) == (2, 1)
 
 
@@ -326,7 +325,7 @@ def test_a_change_of_ps_through_files_is_refused_where_those_go_with_their_pods(
 def test_training_does_not_stand_still_for_checkpoints_that_go_with_their_pods(changes, n) -> None:
     world = InPods(spec(plan(1, 1), checkpoint_every_s=1.0, **changes), features(1000))
     world.run_until(lambda: world.master.train_counts.n_sample_done > 700)
-    assert min(world.master._state.n_checkpoint, 1) == n
+    assert min(world.master.record.n_checkpoint, 1) == n
 
 
 def test_a_program_that_crashes_each_time_fails_the_job_with_its_last_words() -> None:
@@ -390,7 +389,7 @@ def test_stop_saves_first_and_then_ends_everything() -> None:
     assert world.master.message == "stopped by ada: enough"
     manifest, learnt = world.disk[1]
     assert len(learnt) == len(world.learnt) == world.master.train_counts.n_sample_done
-    assert manifest.ledger == world.master._state.train.checkpoint()
+    assert manifest.ledger == world.master.ledgers[0].checkpoint()
 
 
 def test_stop_before_anything_is_up_ends_at_once() -> None:
@@ -472,7 +471,7 @@ def test_rows_of_one_class_have_no_auc_and_the_job_succeeds_all_the_same() -> No
     def refuse(scores: ScoreSums) -> Evaluation:
         raise InvalidValueError("AUC needs rows of both classes")
 
-    world.master._evaluate = refuse
+    world.evaluate = refuse
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     assert world.master.evaluation is None

@@ -73,7 +73,7 @@ def test_a_worker_that_paused_with_a_void_shard_is_told_to_drop_it() -> None:
     world.do(world.master.set_target(plan(1, 2), world.at_s))
     world.run_until(lambda: world.master.stage is Stage.PAUSING)
     (worker,) = world._living(Role.WORKER)
-    void = m.Paused("worker-0", 1, Lease(Purpose.TRAIN, 1, 77), 3, world.master._state.n_pause)
+    void = m.Paused("worker-0", 1, Lease(Purpose.TRAIN, 1, 77), 3, world.master.record.n_pause)
     worker.inbox.clear()
     worker.is_paused = True
     world.do(world.master.on_message("worker-0", void, world.at_s))

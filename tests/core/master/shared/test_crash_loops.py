@@ -74,8 +74,6 @@ def test_a_day_later_an_error_is_counted_anew() -> None:
     for _ in range(4):
         fail(world)
         world.at_s += DAY_S + 3600
-        for node in world.master._state.roster.nodes:
-            node.last_message_s = node.asked_s = world.at_s
     assert not world.master.phase.is_final
 
 
@@ -92,7 +90,7 @@ def test_kills_evictions_and_lack_of_memory_are_no_errors_of_the_program() -> No
             failed = m.NodeFailed(worker, "MemoryError: ", retryable=True, out_of_memory=True)
             world.do(world.master.on_message(worker, failed, world.at_s))
     assert not world.master.phase.is_final
-    assert not world.master._state.errors
+    assert not world.master.record.errors
 
 
 def test_all_nodes_of_a_large_role_may_meet_one_cause_at_once() -> None:

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
 from support.master.master_world import features, in_place, plan, spec, trained_every_row
-from support.master.pods_world import PodsWorld
+from support.master.pods_world import PodsWorld, last_whole
 
 from dlrover_nb.core.master.own.checkpoints.copy_coordinator import COPY_LIMIT_S
-from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Migration
@@ -28,7 +27,7 @@ def running(n_worker: int = 2, n_ps: int = 2, n_train: int = 8000, **changes: ob
     """Return a job that has a checkpoint with peers and trains on."""
     job = spec(plan(n_worker, n_ps), **({"checkpoint_every_s": 1.0} | changes))
     world = PodsWorld(job, features(n_train))
-    world.run_until(lambda: last_whole(world.master._state) > 0 and not world.master._state.writing)
+    world.run_until(lambda: last_whole(world.master) > 0 and not world.master.record.writing)
     return world
 
 
@@ -46,7 +45,7 @@ def story(world: PodsWorld) -> str:
 
 
 def owners_of(world: PodsWorld, holder: str) -> set[str]:
-    kept = world.master._state.checkpoints[-1]
+    kept = world.master.checkpoints[-1]
     return {node for node, peer in zip(kept.nodes, kept.peers, strict=True) if peer and peer.holder == holder}
 
 
@@ -56,7 +55,7 @@ def test_a_lost_pod_of_a_ps_costs_no_more_than_since_its_last_copy(n_ps: int) ->
     world = running(2, n_ps)
     before = n_trained(world)
     world.run_until(lambda: n_trained(world) > before + 50)
-    whole = last_whole(world.master._state)
+    whole = last_whole(world.master)
     world.kill("ps-0")
     assert n_trained(world) == len(world.copies[whole]) > 0
     assert f"ps-0 was lost: exit code -9; continuing from checkpoint {whole} in memory" in story(world)
@@ -98,7 +97,7 @@ def test_a_machine_with_a_ps_and_the_copies_that_it_keeps_is_lost_at_once() -> N
 
 def test_the_pod_of_a_ps_and_that_of_its_peer_cost_the_beginning_and_the_story_says_so() -> None:
     world = running(2, 2)
-    kept = world.master._state.checkpoints[-1]
+    kept = world.master.checkpoints[-1]
     peer = kept.peers[0]
     assert peer is not None
     world.nodes[peer.holder].is_alive = False
@@ -116,20 +115,20 @@ def lost_one_by_one(rng: random.Random, n_worker: int, n_ps: int) -> None:
     for _ in range(3):
         for _ in range(rng.randint(0, 25)):
             world.round()
-        state, whole = world.master._state, last_whole(world.master._state)
+        before, whole = world.master.record, last_whole(world.master)
         lost = rng.choice(sorted([*world.living(Role.PS), *world.living(Role.WORKER)]))
-        is_of_group = state.group is not None and lost in state.group.nodes
-        stage = state.stage
+        is_of_group = before.group is not None and lost in before.group.nodes
         world.kill(lost)
-        if is_of_group and stage is not Stage.LOADING:
-            assert state.source is not None
-            assert state.source.number >= whole
-            assert n_trained(world) == len(world.copies[state.source.number])
+        if is_of_group and before.stage is not Stage.LOADING:
+            source = world.master.record.source
+            assert source is not None
+            assert source[0] >= whole
+            assert n_trained(world) == len(world.copies[source[0]])
         world.run_until(
             lambda: (
                 in_place(world, plan(n_worker, n_ps))
-                and last_whole(world.master._state) > 0
-                and not world.master._state.writing
+                and last_whole(world.master) > 0
+                and not world.master.record.writing
                 and _has_its_copies(world)
             ),
             2000,
@@ -156,11 +155,10 @@ def test_pods_that_are_lost_one_by_one_never_cost_what_peers_keep(
 
 def _has_its_copies(world: PodsWorld) -> bool:
     """Whether the present PS have a checkpoint of their own: the loss of one costs nothing again."""
-    state = world.master._state
-    newest = state.checkpoints[-1] if state.checkpoints else None
+    newest = world.master.checkpoints[-1] if world.master.checkpoints else None
     return (
         newest is not None
-        and last_whole(state) == newest.number
+        and last_whole(world.master) == newest.number
         and set(newest.nodes) <= set(world.living(Role.PS))
     )
 
@@ -169,22 +167,22 @@ def test_after_a_loss_the_next_checkpoint_comes_at_once() -> None:
     """Parts of the one that was loaded are with one pod only."""
     world = running(2, 2)
     rarely(world)
-    number = world.master._state.n_checkpoint
+    number = world.master.record.n_checkpoint
     world.kill("ps-0")
     world.run_until(lambda: in_place(world, plan(2, 2)))
     at_s = world.at_s
-    world.run_until(lambda: last_whole(world.master._state) > number)
+    world.run_until(lambda: last_whole(world.master) > number)
     assert world.at_s < at_s + 10.0
 
 
 def test_a_peer_that_dies_is_replaced_by_another_one() -> None:
     world = running(3, 1)
     rarely(world)
-    holder = world.master._state.checkpoints[-1].peers[0].holder
+    holder = world.master.checkpoints[-1].peers[0].holder
     world.kill(holder)
-    assert last_whole(world.master._state) == -1
-    world.run_until(lambda: last_whole(world.master._state) == 1)
-    assert world.master._state.checkpoints[-1].peers[0].holder != holder
+    assert last_whole(world.master) == -1
+    world.run_until(lambda: last_whole(world.master) == 1)
+    assert world.master.checkpoints[-1].peers[0].holder != holder
     world.kill("ps-0")
     world.run_until(lambda: in_place(world, plan(3, 1)))
     assert "continuing from checkpoint 1 in memory" in story(world)
@@ -193,44 +191,44 @@ def test_a_peer_that_dies_is_replaced_by_another_one() -> None:
 def test_a_copy_that_its_holder_drops_is_made_by_another_one_and_nobody_else_drops_it() -> None:
     world = running(3, 1)
     rarely(world)
-    kept = world.master._state.checkpoints[-1]
+    kept = world.master.checkpoints[-1]
     holder = kept.peers[0].holder
     other = next(name for name in world.living(Role.WORKER) if name != holder)
     for name, whole in ((other, kept.number), (holder, -1)):
         dropped = CopyKept(name, kept.nodes[0], kept.number, error="its memory is needed")
         world.do(world.master.on_message(name, dropped, world.at_s))
-        assert last_whole(world.master._state) == whole
-    world.run_until(lambda: last_whole(world.master._state) == kept.number)
-    assert world.master._state.checkpoints[-1].peers[0].holder not in {holder, other}
+        assert last_whole(world.master) == whole
+    world.run_until(lambda: last_whole(world.master) == kept.number)
+    assert world.master.checkpoints[-1].peers[0].holder not in {holder, other}
 
 
 @for_each(("number", "owner"), [(99, "ps-0"), (1, "ps-9")])
 def test_what_is_told_of_a_copy_that_nobody_knows_changes_nothing(number: int, owner: str) -> None:
     world = running(2, 2)
-    before = list(world.master._state.checkpoints)
+    before = world.master.checkpoints
     world.do(world.master.on_message("worker-0", CopyKept("worker-0", owner, number), world.at_s))
-    assert world.master._state.checkpoints == before
+    assert world.master.checkpoints == before
 
 
 def refusing(**changes: object) -> PodsWorld:
     """Return a job whose nodes have no memory for copies any more."""
     world = running(2, 2, **changes)
     world.refusals = dict.fromkeys(world.nodes, "no memory for a copy of 3.0 MiB")
-    world.run_until(lambda: world.master._state.n_checkpoint_failed == 1)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed == 1)
     return world
 
 
 def test_peers_without_memory_are_told_cost_nothing_and_count_no_copy() -> None:
     world = refusing()
     assert world.master.stage is Stage.SERVING
-    failed = world.master._state.n_checkpoint
+    failed = world.master.record.n_checkpoint
     assert f"checkpoint {failed} could not be kept: no peer keeps the part of ps-0, ps-1 (" in story(world)
     assert "ps-1: no memory for a copy of 3.0 MiB" in story(world)
-    assert last_whole(world.master._state) == failed - 1
+    assert last_whole(world.master) == failed - 1
     world.kill("ps-1")
     assert f"continuing from checkpoint {failed - 1} in memory" in story(world)
     world.refusals = {}
-    world.run_until(lambda: last_whole(world.master._state) > failed)
+    world.run_until(lambda: last_whole(world.master) > failed)
     assert "is kept by peers, the first after 1 that could not be" in story(world)
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
@@ -239,25 +237,23 @@ def test_peers_without_memory_are_told_cost_nothing_and_count_no_copy() -> None:
 def test_one_node_without_memory_is_passed_over_for_another() -> None:
     world = running(2, 2)
     world.refusals = {"ps-1": "no memory"}
-    number = world.master._state.n_checkpoint
-    world.run_until(lambda: last_whole(world.master._state) > number)
-    assert world.master._state.n_checkpoint_failed == 0
+    number = world.master.record.n_checkpoint
+    world.run_until(lambda: last_whole(world.master) > number)
+    assert world.master.record.n_checkpoint_failed == 0
     assert owners_of(world, "ps-1") == set()
 
 
 def test_a_peer_that_never_answers_is_given_up_and_checkpoints_go_on() -> None:
-    world = running(1, 1)
+    world = running(1, 1, heartbeat_timeout_s=1e6)
     world.silent = set(world.nodes)
-    number = world.master._state.n_checkpoint
-    world.run_until(lambda: world.master._state.n_checkpoint > number)
-    world.run_until(lambda: world.master._state.copying.pending)
+    number = world.master.record.n_checkpoint
+    world.run_until(lambda: world.master.record.n_checkpoint > number)
     before = n_trained(world)
     world.run_until(lambda: n_trained(world) > before + 100)
-    world.at_s += COPY_LIMIT_S
-    for node in world.master._state.roster.nodes:
-        node.last_message_s = node.progressed_s = world.at_s
-    world.master._state.ticked_s = world.at_s
-    world.run_until(lambda: world.master._state.n_checkpoint_failed)
+    from_s = world.at_s
+    while not world.master.record.n_checkpoint_failed:
+        assert world.at_s < from_s + COPY_LIMIT_S + 2.0
+        world.tick(1.0)
     assert f"it did not keep it within {COPY_LIMIT_S:g} s" in story(world)
 
 
@@ -265,7 +261,7 @@ def test_a_peer_that_never_answers_is_given_up_and_checkpoints_go_on() -> None:
 def test_a_ps_without_memory_for_its_own_copy_is_told() -> None:
     world = running(1, 2)
     world.has_memory = False
-    world.run_until(lambda: world.master._state.n_checkpoint_failed)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed)
     assert "could not be kept: ps-0: no memory" in story(world)
     world.has_memory = True
     world.run_to_end()
@@ -274,11 +270,11 @@ def test_a_ps_without_memory_for_its_own_copy_is_told() -> None:
 
 def test_a_restarted_master_knows_who_keeps_what() -> None:
     world = running(2, 2)
-    world.run_until(lambda: world.master._state.stage is Stage.SERVING)
-    whole = last_whole(world.master._state)
+    world.run_until(lambda: world.master.stage is Stage.SERVING)
+    whole = last_whole(world.master)
     world.crash()
     world.run_until(lambda: in_place(world, plan(2, 2)))
-    assert last_whole(world.master._state) >= whole
+    assert last_whole(world.master) >= whole
     world.kill("ps-1")
     assert n_trained(world) > 0
     world.run_to_end()
@@ -317,7 +313,7 @@ def test_a_job_that_wants_no_copies_begins_anew_as_before() -> None:
     job = spec(plan(2, 2), checkpoint_every_s=1.0, peer_copies=PeerCopies.NEVER)
     world = PodsWorld(job, features(8000))
     world.run_until(lambda: n_trained(world) > 500)
-    assert world.master._state.n_checkpoint == 0
+    assert world.master.record.n_checkpoint == 0
     world.kill("ps-0")
     assert "continuing from the beginning" in story(world)
 
@@ -327,8 +323,8 @@ def test_with_a_shared_folder_copies_are_made_over_several_machines_and_files_st
         spec(plan(2, 2), checkpoint_every_s=1.0), features(8000)
     )
     world.run_until(lambda: len(world.disk) == 2)
-    assert last_whole(world.master._state) >= max(world.disk)
-    assert world.master._state.checkpoints[-1].is_on_disk
+    assert last_whole(world.master) >= max(world.disk)
+    assert world.master.checkpoints[-1].is_on_disk
 
 
 def test_on_one_machine_with_a_shared_folder_nothing_is_copied_unless_asked_for() -> None:
@@ -355,8 +351,8 @@ def test_ps_that_restart_read_what_nodes_that_stay_keep(target: ResourcePlan) ->
     world.check_parameters()
     assert not world.told(PlanFailed)
     there = {*world.living(Role.WORKER), *world.living(Role.PS)}
-    source = world.master._state.source
-    assert source is not None
+    assert world.master.record.source is not None
+    source = world.master.checkpoints[0]
     assert {peer.holder for peer in source.peers if peer is not None} <= there
     assert set(source.nodes) == old
     assert "in memory was loaded from" in story(world)

@@ -80,7 +80,7 @@ def test_a_stop_waits_for_what_is_copied_and_for_its_files() -> None:
     assert world.master.phase is not JobPhase.STOPPED
     world.copies_nothing = False
     world.run_until(lambda: world.master.phase is JobPhase.STOPPED)
-    assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
+    assert world.disk[max(world.disk)][0].ledger == world.master.ledgers[0].checkpoint()
     saves = [each for each in world.nodes["ps-0"].heard if isinstance(each, Save)]
     assert [each.is_awaited for each in saves] == [False, False, True]
 
@@ -93,7 +93,8 @@ def test_workers_train_on_while_a_checkpoint_is_written_and_the_next_one_waits_f
     assert (list(world.memory), list(world.disk)) == ([1], [])
     world.writes_nothing = False
     world.run_until(lambda: len(world.disk) == 2)
-    assert world.disk[1][0].ledger == world.master._state.checkpoints[0].manifest.ledger
+    first = next(each for each in world.master.checkpoints if each.number == 1)
+    assert world.disk[1][0].ledger == first.manifest.ledger
     assert len(world.disk[1][1]) == len(world.memory[1]) <= before
 
 
@@ -109,7 +110,7 @@ def test_a_ps_that_dies_while_its_part_is_written_goes_on_from_memory() -> None:
     world.writes_nothing = False
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
-    assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
+    assert world.disk[max(world.disk)][0].ledger == world.master.ledgers[0].checkpoint()
 
 
 def test_what_is_only_in_memory_and_cannot_be_read_gives_way_to_the_beginning() -> None:
@@ -142,12 +143,12 @@ def test_memory_is_preferred_then_the_last_good_file_then_the_one_before() -> No
     world.damaged = {second}
     world.kill("ps-0")
     world.run_until(lambda: in_place(world, plan()))
-    assert world.master._state.source is not None
-    assert world.master._state.source.number == second
+    assert world.master.record.source is not None
+    assert world.master.record.source[0] == second
     world.memory.clear()
     world.kill("ps-1")
     world.run_until(lambda: in_place(world, plan()))
-    assert world.master._state.source.number == first
+    assert world.master.record.source[0] == first
 
 
 @pytest.mark.parametrize("where", ["nowhere", "in memory", "on the disk", "on the disk alone"])
@@ -192,7 +193,7 @@ def test_a_job_stops_when_its_last_checkpoint_is_on_the_disk() -> None:
     world.writes_nothing = False
     world.run_to_end()
     assert (world.master.phase, world.master.message) == (JobPhase.STOPPED, "stopped by ada: enough")
-    assert world.disk[2][0].ledger == world.master._state.train.checkpoint()
+    assert world.disk[2][0].ledger == world.master.ledgers[0].checkpoint()
 
 
 def test_rows_are_evaluated_while_the_final_checkpoint_is_written_and_the_end_waits_for_it() -> None:
@@ -205,7 +206,7 @@ def test_rows_are_evaluated_while_the_final_checkpoint_is_written_and_the_end_wa
     world.writes_nothing = False
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert world.disk[1][0].ledger == world.master._state.train.checkpoint()
+    assert world.disk[1][0].ledger == world.master.ledgers[0].checkpoint()
 
 
 @pytest.mark.parametrize("has_memory", [False, True])
@@ -225,7 +226,7 @@ def test_a_ps_that_dies_before_the_final_checkpoint_is_on_the_disk_does_not_cost
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert world.disk[max(world.disk)][0].ledger == world.master._state.train.checkpoint()
+    assert world.disk[max(world.disk)][0].ledger == world.master.ledgers[0].checkpoint()
     assert world.master.evaluation_counts.done == 100
 
 
@@ -244,13 +245,13 @@ def saves(world: World, number: int) -> list[Save]:
 
 
 def known(world: World) -> set[int]:
-    return set(world.disk) | set(world.master._state.writing)
+    return set(world.disk) | set(world.master.record.writing)
 
 
 def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused() -> None:
     world = failing("expected 9 MiB free, got 0 MiB")
     before = n_trained(world)
-    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed == 2)
     assert len(saves(world, 1)) == 3
     assert saves(world, 2) == saves(world, 3) == []
     assert world.folders == set(world.disk) == {1}
@@ -259,7 +260,7 @@ def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused() -> None:
     world.fails_to_write = ""
     world.run_until(lambda: max(world.disk) > 1)
     assert "was written, the first after" in str(world.told(PhaseChanged))
-    assert world.master._state.n_checkpoint_failed == 0
+    assert world.master.record.n_checkpoint_failed == 0
 
 
 def test_parts_that_are_written_after_the_drop_are_dropped_again() -> None:
@@ -286,7 +287,7 @@ def test_while_the_disk_hangs_training_goes_on_and_no_other_checkpoint_begins() 
     )
     before = n_trained(world)
     world.run_until(lambda: n_trained(world) > before + 100)
-    assert (world.master._state.n_checkpoint, world.master.stage) == (2, Stage.SERVING)
+    assert (world.master.record.n_checkpoint, world.master.stage) == (2, Stage.SERVING)
     world.writes_nothing = False
     world.run_until(lambda: max(world.disk) > 2)
     assert world.folders <= known(world)
@@ -312,18 +313,18 @@ def test_a_place_that_does_not_answer_keeps_training_waiting_for_seconds_only() 
 def test_what_a_disk_refused_to_delete_is_swept_after_the_next_checkpoint() -> None:
     world = failing(save="Read-only file system")
     world.refuses_drops = True
-    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed == 2)
     assert world.folders == {1, 2, 3}
     world.fails_to_save, world.refuses_drops = "", False
     world.run_until(lambda: max(world.disk) > 3)
-    assert world.folders <= known(world) | {world.master._state.n_checkpoint}
+    assert world.folders <= known(world) | {world.master.record.n_checkpoint}
 
 
 @pytest.mark.more
 def test_a_master_that_came_back_sweeps_what_nobody_knows() -> None:
     world = World(spec(plan(1, 2), checkpoint_every_s=1.0), features(8000))
     world.run_until(lambda: len(world.disk) == 2)
-    n = world.master._state.n_checkpoint
+    n = world.master.record.n_checkpoint
     world.folders |= {n - 5, n + 100}  # one left by a master that died; one of an earlier job here
     world.crash()
     assert world.folders - known(world) == {n + 100}
@@ -341,10 +342,10 @@ def test_each_failure_doubles_the_wait_up_to_ten_minutes(every_s: float, n_faile
 
 def test_attempts_on_a_full_disk_become_rare_also_under_another_master() -> None:
     world = failing("No space left on device", checkpoint_every_s=2.0)
-    world.run_until(lambda: world.master._state.n_checkpoint_failed == 2)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed == 2)
     world.crash()
     since_s = world.at_s
-    world.run_until(lambda: world.master._state.n_checkpoint_failed == 3)
+    world.run_until(lambda: world.master.record.n_checkpoint_failed == 3)
     assert world.at_s - since_s > 6.0
 
 
@@ -365,7 +366,7 @@ def test_whatever_the_disk_did_nothing_unknown_stays_after_the_next_checkpoint(a
         for _ in range(12):
             world.round()
             assert world.disk or not had_any, "the last good one stays"
-    n_failed, newest = world.master._state.n_checkpoint_failed, max(world.disk, default=0)
+    n_failed, newest = world.master.record.n_checkpoint_failed, max(world.disk, default=0)
     world.run_until(lambda: max(world.disk, default=0) > newest, 40 + 12 * 2**n_failed)
     assert world.folders <= known(world)
     assert len(world.disk) <= 2
@@ -413,10 +414,9 @@ def test_a_periodic_checkpoint_is_no_progress_of_a_plan_that_waits() -> None:
 @pytest.mark.parametrize("is_final", [False, True])
 def test_only_a_final_checkpoint_that_could_not_be_written_is_named_at_the_end(*, is_final: bool) -> None:
     world = copied()
-    state = world.master._state
     if is_final:
         world.writes_nothing = False
         world.run_until(lambda: world.master.train_counts.finished, 3000)
     world.fails_to_save, world.writes_nothing = "No space left on device", False
-    world.run_until(lambda: state.n_checkpoint_failed > 0)
-    assert bool(state.not_saved) is is_final
+    world.run_until(lambda: world.master.record.n_checkpoint_failed > 0)
+    assert bool(world.master.record.not_saved) is is_final

@@ -79,7 +79,7 @@ def test_who_stays_neither_gives_nor_takes() -> None:
     world = training(plan(2, 3))
     world.evict("ps-1")
     move_away(world, "ps-1")
-    group = world.master._state.group
+    group = world.master.record.group
     assert group is not None
     assert group.nodes == ("ps-0", "ps-3", "ps-2")
     assert not [o for name in ("ps-0", "ps-2") for o in world.nodes[name].heard if isinstance(o, m.MoveOut)]
@@ -102,7 +102,7 @@ def test_another_one_on_the_way_leaves_too(second: str) -> None:
     world = training(plan(2, 3))
     world.n_step = 0
     world.evict("ps-0")
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     world.evict(second)
     for _ in range(3):
         world.round()
@@ -154,7 +154,7 @@ def test_a_plan_that_changes_meanwhile_is_what_comes_of_it(
 def test_a_master_that_comes_back_meanwhile_goes_on_with_it(stage: Stage) -> None:
     world = training(plan(2, 2))
     world.evict("ps-1")
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     while world.master.stage is not stage:
         for name in [*world.nodes]:
             if world.master.stage is not stage:
@@ -180,7 +180,7 @@ def test_one_that_is_gone_before_its_parameters_are_is_lost_as_any_other() -> No
     world = training(plan(2, 2))
     world.n_step = 0
     world.evict("ps-1")
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     world.kill("ps-1", "evicted")
     assert world.master.train_counts.n_sample_done == 0
     assert "ps-1 was lost: evicted; continuing from the beginning" in str(world.events)
@@ -230,7 +230,7 @@ def test_at_the_last_row_the_final_checkpoint_comes_first() -> None:
     world = training(plan(1, 1), n_row=1200)
     world.n_step = 0
     world.evict("ps-0")
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     finished(world)
     assert len(world.copies) == 1
 
@@ -238,7 +238,7 @@ def test_at_the_last_row_the_final_checkpoint_comes_first() -> None:
 def test_a_job_that_is_stopped_saves_what_one_that_leaves_holds() -> None:
     world = training(plan(2, 2))
     world.evict("ps-0")
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     world.do(world.master.stop("ada", "enough", world.at_s))
     world.run_to_end()
     assert world.disk[1][1] == world.learnt

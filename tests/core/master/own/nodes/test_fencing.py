@@ -49,7 +49,7 @@ class Frozen(World):
             self.nodes[name].is_alive = True
 
     def leases(self, worker: str = PAUSED) -> tuple[Lease, ...]:
-        return self.master._state.train.leases(worker)
+        return self.master.ledgers[0].leases(worker)
 
     def refuse(self, ps: str, *, loses: str = "") -> None:
         """Let one PS alone obey its orders and be heard, where neither orders nor answers are lost."""
@@ -99,12 +99,12 @@ def give_up(world: Frozen) -> None:
 def test_its_shards_are_given_to_others_when_no_ps_listens_to_it_any_more(n_ps: int, sync: Sync) -> None:
     world = frozen(n_ps, sync=sync)
     give_up(world)
-    held = world.master._state.train.leases(PAUSED)
+    held = world.master.ledgers[0].leases(PAUSED)
     assert held
-    assert {fence.worker for fence in world.master._state.fences} == {PAUSED}
-    world.run_until(lambda: not world.master._state.fences)
+    assert {fence.worker for fence in world.master.record.fences} == {PAUSED}
+    world.run_until(lambda: not world.master.record.fences)
     assert all(PAUSED in ps.forgotten for ps in world.ps.values())
-    assert not world.master._state.train.leases(PAUSED)
+    assert not world.master.ledgers[0].leases(PAUSED)
     world.is_still = False  # it comes back, with gradients of its old shard
     world.nodes[PAUSED].inbox.clear()  # the order to stop is lost, or late
     world.run_to_end()
@@ -194,11 +194,11 @@ def test_rows_at_which_workers_fell_silent_are_not_suspected_and_all_are_trained
     world = silent_worker()
     for _ in range(MAX_DEATHS + 1):
         (worker,) = world.paused
-        world.run_until(lambda: not world.master._state.fences)
+        world.run_until(lambda: not world.master.record.fences)
         world.nodes[worker].is_alive = False
         world.do(world.master.on_exit(worker, "exit code -9", world.at_s, was_killed=True, by_its_work=True))
         assert not world.master.quarantined
-        assert not world.master._state.train.record().deaths
+        assert not world.master.ledgers[0].record().deaths
         next_silent_worker(world)
     world.is_still = False
     world.run_to_end()
@@ -228,7 +228,7 @@ def test_a_lost_order_or_answer_is_repeated() -> None:
     assert [each for each in ps.inbox if isinstance(each, m.Forget)] == [m.Forget(PAUSED)]
     assert world.turn("ps-0")
     ps.outbox.clear()
-    world.run_until(lambda: not world.master._state.fences)
+    world.run_until(lambda: not world.master.record.fences)
     world.nodes[PAUSED].is_alive = world.is_still = False
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
@@ -241,7 +241,7 @@ def test_a_successor_of_the_master_goes_on_to_fence_and_loses_no_shard() -> None
     world.is_still = False
     world.nodes["ps-0"].inbox.clear()
     world.crash()
-    assert {fence.worker for fence in world.master._state.fences} == {PAUSED}
+    assert {fence.worker for fence in world.master.record.fences} == {PAUSED}
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     trained_every_row(world, exactly_once=False)
@@ -252,8 +252,8 @@ def test_a_process_that_is_gone_after_all_holds_nothing_up() -> None:
     give_up(world)
     world.is_still = False
     world.kill(PAUSED)
-    assert not world.master._state.fences
-    assert not world.master._state.train.leases(PAUSED)
+    assert not world.master.record.fences
+    assert not world.master.ledgers[0].leases(PAUSED)
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
 
@@ -262,7 +262,7 @@ def test_a_lost_ps_takes_the_fence_along() -> None:
     world = frozen(2)
     give_up(world)
     world.kill("ps-1")
-    assert not world.master._state.fences
+    assert not world.master.record.fences
     world.nodes[PAUSED].is_alive = world.is_still = False
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
@@ -273,7 +273,7 @@ def test_nothing_is_copied_while_a_given_up_worker_may_still_push() -> None:
     world.do(world.master.stop("ada", "", world.at_s))
     world.nodes["worker-1"].inbox.clear()
     give_up(world)
-    assert world.master._state.fences
+    assert world.master.record.fences
     assert world.master.stage is Stage.PAUSING
     for worker in world.living(Role.WORKER):
         if worker != PAUSED:

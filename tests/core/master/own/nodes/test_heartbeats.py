@@ -195,9 +195,8 @@ class Driver:
         self.nodes, self.processes, self.events = nodes, {}, []
         capacity = Capacity((NodeShape(8.0, 65536),))
         self.master = JobMaster(
-            DRIVEN, FEATURES, capacity, folder=str(nodes.folder), evaluate=ScoreSums.evaluate
+            DRIVEN, FEATURES, capacity, folder=str(nodes.folder), evaluate=ScoreSums.evaluate, origin=source
         )
-        self.master._state.source = source
         self.do(self.master.start(time.monotonic()))
 
     def do(self, orders):

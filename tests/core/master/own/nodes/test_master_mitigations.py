@@ -116,7 +116,7 @@ def test_two_workers_are_replaced_at_once_and_one_of_them_always_trains() -> Non
     unchanged(world, WORKER_0, StaleDecisionError, "leaves already")
     mitigate(world, KillRestart("worker-1", Role.WORKER), "d2")
     while len(ended(world)) < 2:
-        assert any(n.is_training for n in world.master._state.roster.workers)
+        assert world.n_training
         world.round()
     assert set(ended(world).values()) == {""}
     assert world.living(Role.WORKER) == ["worker-2", "worker-3"]
@@ -207,7 +207,7 @@ def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(n
         stages.add(world.master.stage)
     assert ended(world) == {"d1": ""}
     assert stages <= WITHOUT_PAUSE
-    group = world.master._state.group
+    group = world.master.record.group
     assert group is not None
     assert group.nodes == (f"ps-{n_ps}", *[f"ps-{at}" for at in range(1, n_ps)])
     assert "ps-0 is replaced, as ada decided: it is slow" in str(world.events)
@@ -267,7 +267,7 @@ def test_a_job_that_wants_restarts_gets_one() -> None:
 def test_a_ps_that_dies_on_the_way_is_answered(stage: Stage, name: str) -> None:
     world = training()
     mitigate(world, PS_0)
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     to(world, stage)
     world.kill(name)
     why = answer(world)
@@ -283,7 +283,7 @@ def test_a_ps_that_dies_on_the_way_is_answered(stage: Stage, name: str) -> None:
 def test_a_master_that_restarts_goes_on_to_replace_a_ps(stage: Stage) -> None:
     world = training()
     mitigate(world, PS_0)
-    world.run_until(lambda: world.master._state.move is not None)
+    world.run_until(lambda: world.master.record.move is not None)
     to(world, stage)
     world.crash()
     assert answer(world) == ""
@@ -376,8 +376,8 @@ def without(text: str, *names: str) -> str:
 
 
 def some_action(world: World, rng: random.Random) -> Action:
-    workers = sorted(n.id for n in world.master._state.roster.workers)
-    servers = sorted(n.id for n in world.master._state.roster.ps)
+    workers = sorted(n.id for n in world.master.nodes if n.role is Role.WORKER)
+    servers = sorted(n.id for n in world.master.nodes if n.role is Role.PS)
     sizes = tuple((name, rng.randint(1, 20)) for name in workers)
     found: list[Action] = [MoveBuckets(name) for name in servers]
     found += [KillRestart(name, Role.WORKER) for name in workers]
@@ -402,7 +402,7 @@ def interleaved(seed: int, n_worker: int, n_ps: int, cpu: float) -> None:
             try:
                 mitigate(world, some_action(world, rng), f"d{n}")
             except (StaleDecisionError, InvalidValueError):
-                assert not world.master._state.orders
+                assert not world.master.set_capacity(world.capacity, world.at_s)
             else:
                 ordered.append(f"d{n}")
         if rng.random() < 0.005 and world.master.stage is not Stage.ENDED:
@@ -435,7 +435,7 @@ def test_under_any_interleaving_every_action_is_answered_once_and_every_row_trai
 
 
 def measure(world: World, rng: random.Random) -> None:
-    group = world.master._state.group
+    group = world.master.record.group
     for ps, name in enumerate(group.nodes if group is not None else ()):
         if world.master.knows(name):
             served = {bucket: rng.randrange(2000) for bucket in range(N_BUCKET)}

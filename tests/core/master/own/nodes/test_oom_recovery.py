@@ -14,6 +14,13 @@ from dlrover_nb.core.structs.views.events import NodeOutOfMemory, PlanApplied
 from dlrover_nb.core.structs.wire import messages as m
 
 
+def report_memory(world: World, name: str, memory_mib: float) -> None:
+    world.nodes[name].memory_mib = memory_mib
+    world.report(name)
+    while world.hear(name):
+        pass
+
+
 def end_for_memory(world: World, name: str) -> None:
     world.nodes[name].is_alive = False
     orders = world.master.on_exit(name, "memory", world.at_s, was_killed=True, out_of_memory=True)
@@ -47,7 +54,7 @@ def test_no_more_than_the_machine_has_and_where_it_has_none_that_is_said() -> No
     first = ResourcePlan(RolePlan(1, 0.5, 600), RolePlan(1, 0.5, 400))
     world = World(spec(first), features(4000))
     world.capacity = Capacity((NodeShape(8.0, 1024),))
-    world.master._state.capacity = world.capacity
+    world.do(world.master.set_capacity(world.capacity, world.at_s))
     world.run_until(lambda: in_place(world, first))
     end_for_memory(world, "worker-0")
     assert world.master.target == first
@@ -57,18 +64,12 @@ def test_no_more_than_the_machine_has_and_where_it_has_none_that_is_said() -> No
 def test_a_node_killed_at_its_advisory_limit_counts_and_one_killed_below_does_not() -> None:
     world = World(spec(plan(1, 1)), features(4000))
     world.run_until(lambda: in_place(world, plan(1, 1)))
-    node = world.master._state.roster.get("worker-0")
-    assert node is not None
-    assert node.last is not None
-    node.last = replace(node.last, memory_mib=FULL * 512 - 1)
+    report_memory(world, "worker-0", FULL * 512 - 1)
     world.nodes["worker-0"].is_alive = False
     world.do(world.master.on_exit("worker-0", "killed", world.at_s, was_killed=True))
     assert not world.told(NodeOutOfMemory)
     world.run_until(lambda: in_place(world, plan(1, 1)))
-    node = world.master._state.roster.get("worker-1")
-    assert node is not None
-    assert node.last is not None
-    node.last = replace(node.last, memory_mib=FULL * 512)
+    report_memory(world, "worker-1", FULL * 512)
     world.nodes["worker-1"].is_alive = False
     world.do(world.master.on_exit("worker-1", "killed", world.at_s, was_killed=True))
     assert world.master.target.worker.memory_mib == 768

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.master.master_world import World, features, plan, spec, trained_every_row
+from support.master.master_world import World, features, in_place, plan, spec, trained_every_row
+from support.master.mitigation_world import mitigate
 
-from dlrover_nb.core.master.own.state.state import JobState, Stage
-from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.master.own.state.state import Stage
+from dlrover_nb.core.structs.decisions.actions import AdjustRates, BackupWorkers
+from dlrover_nb.core.structs.job.job import JobPhase, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.resizing import Resize, Resized
-from dlrover_nb.core.structs.training.shards import ShardProgress
+from dlrover_nb.core.structs.training.shards import BatchChoice, ShardProgress
 from dlrover_nb.core.structs.wire import messages as m
 from dlrover_nb.core.structs.wire.copy_messages import Cut
 from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate, ShardReturned
@@ -62,7 +63,7 @@ def played(kind: type | None, **changes: object) -> LossyWorld:
     for n_done, target in [(100, plan(2, 3)), (500, plan(2, 3, worker_cpu=0.25)), (800, plan(2, 2))]:
         world.run_until(lambda n=n_done: world.master.train_counts.n_sample_done > n, 900)
         world.do(world.master.set_target(target, world.at_s))
-        world.run_until(lambda t=target: world.master.running == t or world.master._state.is_evaluating, 900)
+        world.run_until(lambda t=target: world.master.running == t or world.master.record.is_evaluating, 900)
     world.run_to_end()
     return world
 
@@ -90,11 +91,11 @@ def test_a_message_that_is_lost_with_its_connection_costs_no_row_and_little_time
     assert world.lost, "no such message was on its way"
     assert world.master.phase is JobPhase.SUCCEEDED
     assert world.at_s < untroubled.at_s + SOON_S
-    assert world.master._state.roster.n_named == untroubled.master._state.roster.n_named, "it was replaced"
+    assert world.master.record.n_named == untroubled.master.record.n_named, "it was replaced"
     assert world.master.train_counts.n_sample_done == 3 * 395
     assert set(world.learnt.values()) == {1}
     assert len(world.learnt) == 3 * (395 - 10)
-    assert world.master._state.n_skipped == 3
+    assert world.master.record.n_skipped == 3
 
 
 def started(**changes: object) -> tuple[World, str]:
@@ -136,12 +137,12 @@ def test_a_worker_has_worked_only_once_rows_of_a_shard_that_it_let_go_are_done(n
     world = World(spec(plan(1, 1)), features(395))
     world.run_until(lambda: bool(world.granted))
     name, shard = world.granted[0]
-    node = world.master._state.roster.get(name)
-    assert node is not None
+    (node,) = (each for each in world.master.record.nodes if each.id == name)
     assert not node.has_worked
     released = (ShardProgress(shard.lease, n_row_done),)
     hear(world, name, m.Hello(name, Role.WORKER, 1, "host", "", False, released=released))
     assert world.master.train_counts.returned == 1
+    (node,) = (each for each in world.master.record.nodes if each.id == name)
     assert node.has_worked == (n_row_done > 0)
 
 
@@ -174,10 +175,14 @@ def _next_said(world: World, name: str) -> object:
 
 
 def test_the_coordinator_hears_again_what_rounds_are_like() -> None:
-    world, _ = started(sync=Sync.BSP)
-    world.master._state.backups = 1
-    world.master._state.batch_sizes = {"worker-0": 5}
+    world = World(spec(plan(2, 1), sync=Sync.BSP), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    world.do(world.master.choose(BatchChoice((("worker-0", 5),), "ada"), world.at_s))
+    mitigate(world, BackupWorkers(1))
     (ps,) = world.living(Role.PS)
+    for _ in range(4):
+        world.round()
+    world.nodes[ps].heard.clear()
     world.hello(ps)
     for _ in range(4):
         world.round()
@@ -209,7 +214,10 @@ def _is_dropped(world: World, name: str) -> bool:
 
 def test_a_worker_hears_again_how_fast_it_is_to_learn() -> None:
     world, name = started()
-    world.master._state.rates = {name: 0.5}
+    mitigate(world, AdjustRates(((name, 0.5),)))
+    world.round()
+    world.round()
+    world.nodes[name].heard.clear()
     world.hello(name)
     world.round()
     world.round()
@@ -219,36 +227,36 @@ def test_a_worker_hears_again_how_fast_it_is_to_learn() -> None:
 @pytest.mark.parametrize("kind", [m.Train, m.Pause])
 def test_an_order_that_is_lost_with_its_connection_is_given_again(kind: type[m.ToNode]) -> None:
     world = World(spec(plan(1, 1), checkpoint_every_s=0.0), features(395))
-    world.run_until(lambda: world.master._state.n_pause > 0 and _is_ordered(world, kind))
+    world.run_until(lambda: world.master.record.n_pause > 0 and _is_ordered(world, kind))
     (worker,) = world.living(Role.WORKER)
     world.nodes[worker].inbox.clear()
     world.hello(worker)
     world.run_until(lambda: world.master.stage is Stage.ENDED, 400)
     trained_every_row(world)
-    assert world.master._state.roster.n_named[0][1] == 1, "the worker was replaced"
+    assert world.master.record.n_named[0][1] == 1, "the worker was replaced"
 
 
 def _is_ordered(world: World, kind: type[m.ToNode], role: Role = Role.WORKER) -> bool:
     """Whether an order of this kind is on its way to a node."""
-    return any(isinstance(order, kind) for name in world.living(role) for order in world.nodes[name].inbox)
+    return any(_hears(world, name, kind) for name in world.living(role))
+
+
+def _hears(world: World, name: str, kind: type[m.ToNode]) -> bool:
+    return any(isinstance(order, kind) for order in world.nodes[name].inbox)
 
 
 @pytest.mark.parametrize("is_final", [False, True])
 def test_a_checkpoint_whose_order_is_lost_holds_nothing_up(*, is_final: bool) -> None:
     world = World(spec(plan(1, 2), checkpoint_every_s=0.5), features(395))
-    state = world.master._state
-    world.run_until(lambda: _writes(state, is_final=is_final) and _is_ordered(world, m.Save, Role.PS))
-    (writing,) = state.writing.values()
-    ps = next(name for name in world.living(Role.PS) if name not in writing.saved)
+    world.run_until(
+        lambda: world.master.train_counts.finished is is_final and _is_ordered(world, m.Save, Role.PS)
+    )
+    ps = next(name for name in world.living(Role.PS) if _hears(world, name, m.Save))
     world.nodes[ps].inbox.clear()
     lost_s = world.at_s
     world.hello(ps)
     world.run_until(lambda: world.master.stage is Stage.ENDED, 400)
     assert world.at_s < lost_s + 60, "training waited for what was lost"
     trained_every_row(world)
-    assert state.checkpoints[-1].is_on_disk
-    assert not state.not_saved
-
-
-def _writes(state: JobState, *, is_final: bool) -> bool:
-    return any(each.is_ordered and each.is_final is is_final for each in state.writing.values())
+    assert world.master.checkpoints[-1].is_on_disk
+    assert not world.master.record.not_saved

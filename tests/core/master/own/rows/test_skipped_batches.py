@@ -58,7 +58,7 @@ def test_a_broken_row_that_comes_again_in_each_pass_does_not_end_the_job() -> No
 
 def test_a_batch_that_a_rollback_brings_again_counts_once() -> None:
     world = started({5}, features(8000), checkpoint_every_s=1.0, max_skipped_batches=1)
-    world.run_until(lambda: world.master._state.n_skipped == 1)
+    world.run_until(lambda: world.master.record.n_skipped == 1)
     world.kill(world.living(Role.PS)[0])
     world.run_until(lambda: world.master.stage is Stage.SERVING)
     world.crash()
@@ -86,12 +86,12 @@ def test_whatever_dies_the_job_tells_each_broken_batch_once(
             n_crash += 1
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED, world.master.message
-    state = world.master._state
+    n_skipped = world.master.record.n_skipped
     batches = {(epoch, row // 10) for epoch in range(n_epoch) for row in broken}
     if n_crash:  # a report that the dead master had not read is in the worker's log only
-        assert state.n_skipped <= len(batches)
+        assert n_skipped <= len(batches)
     else:
-        assert state.n_skipped == len(batches)
+        assert n_skipped == len(batches)
     assert world.learnt.keys().isdisjoint((epoch, row) for epoch in range(n_epoch) for row in broken)
 
 
@@ -114,7 +114,7 @@ def test_a_model_that_scores_nan_is_never_trained() -> None:
 @pytest.mark.parametrize("found", [Evaluation(0.5, float("nan"), 45), Evaluation(float("nan"), 0.3, 45)])
 def test_an_evaluation_that_is_nan_is_never_trained(found: Evaluation) -> None:
     world = World(spec(), features(N_TRAIN, 45))
-    world.master._evaluate = lambda _scores: found
+    world.evaluate = lambda _scores: found
     world.run_to_end()
     assert world.master.phase is JobPhase.FAILED
     assert "its evaluation is not finite" in world.master.message

@@ -113,7 +113,7 @@ def test_a_rollback_drops_the_windows_of_rows_that_are_trained_again() -> None:
     world.kill(world.living(Role.PS)[0])
     world.run_until(lambda: world.master.train_counts.n_sample_done < most)
     world.run_until(lambda: measured(world)[-1][0] < most)
-    points = world.master._state.losses.points
+    points = world.master.record.loss_points
     assert points[-1] == measured(world)[-1]
     assert [n for n, _ in points] == sorted({n for n, _ in points})
 
@@ -121,9 +121,9 @@ def test_a_rollback_drops_the_windows_of_rows_that_are_trained_again() -> None:
 def test_a_master_that_restarts_knows_the_windows_so_far() -> None:
     world = Losing(EarlyStopping(Metric.LOSS, patience=1000, target=0.4))
     world.run_until(lambda: len(measured(world)) >= 4)
-    before = world.master._state.losses.points
+    before = world.master.record.loss_points
     world.crash()
-    assert world.master._state.losses.points == before
+    assert world.master.record.loss_points == before
     world.run_to_end()
     assert "has reached the target" in world.master.message
 
@@ -132,4 +132,4 @@ def test_without_the_rule_no_window_is_kept() -> None:
     world = Losing(None)
     world.run_to_end()
     assert not measured(world)
-    assert world.master._state.losses.points == ()
+    assert world.master.record.loss_points == ()

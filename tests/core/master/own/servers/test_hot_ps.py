@@ -232,7 +232,7 @@ class Job:
 
     @property
     def group(self) -> object:
-        return self.master._state.group
+        return self.master.record.group
 
     def run_until(self, condition: object) -> None:
         def reached() -> bool:
@@ -321,7 +321,7 @@ def test_a_ps_that_is_killed_amid_a_move_takes_nothing_with_it(job: Job, kind: t
     job.kill_at = kind, name
     table = tuple(int(bucket >= 4) for bucket in range(N_BUCKET))  # from ps-0 to ps-1
     job.do(job.master.rebalance(table, job.at_s))
-    job.run_until(lambda: job.killed and job.master._state.n_group > 2 and job.trains())
+    job.run_until(lambda: job.killed and job.master.record.n_group > 2 and job.trains())
     assert job.killed == [(Stage.SERVING if kind is m.MoveOut else Stage.SWITCHING, name)]
     assert set(job.group.nodes) == {"ps-0", "ps-1", "ps-2"} - {name}
     job.check()

@@ -98,11 +98,11 @@ def test_while_parameters_move_it_is_told_how_far_they_are_and_who_leaves() -> N
 @pytest.mark.parametrize("name", ["ps-0", "ps-1"])
 def test_a_ps_that_connects_again_amid_a_move_goes_on_with_it(name: str) -> None:
     world = migration(plan(2, 1), plan(2, 2))
-    move = world.master._state.move
+    move = world.master.record.move
     world.hello(name)
     world.hear(name)
     assert not any(isinstance(order, MoveEnd | MoveCancel) for order in world.nodes[name].inbox)
-    assert world.master._state.move is move
+    assert world.master.record.move is move
     finish(world, plan(2, 2))
     world.run_to_end()
     trained_every_row(world)

@@ -124,7 +124,7 @@ def test_a_move_of_buckets_that_is_given_up_is_answered(comes: str) -> None:
     else:
         world.do(world.master.stop("ada", "enough", world.at_s))
     assert answer(world)
-    assert not world.master._state.mitigations
+    assert not world.master.record.mitigations
 
 
 # what concerns all workers

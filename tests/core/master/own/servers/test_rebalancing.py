@@ -37,7 +37,7 @@ def steady(world: World) -> bool:
 
 
 def owner(world: World) -> tuple[int, ...]:
-    group = world.master._state.group
+    group = world.master.record.group
     assert group is not None
     return group.bucket_owner
 
@@ -55,7 +55,7 @@ def moving(table: tuple[int, ...] = BOTH_WAYS, **changes: object) -> World:
         world.round()
     world.n_step = 6
     assert world.master.stage is Stage.SERVING
-    assert world.master._state.move is not None
+    assert world.master.record.move is not None
     return world
 
 
@@ -88,7 +88,7 @@ def test_buckets_reach_their_ordered_owners_while_workers_train(table: tuple[int
 def test_a_table_of_now_moves_nothing() -> None:
     world = training()
     order(world, owner(world))
-    assert world.master._state.move is None
+    assert world.master.record.move is None
     assert steady(world)
 
 
@@ -97,7 +97,7 @@ def test_a_table_of_another_group_or_that_empties_a_ps_is_refused(table: tuple[i
     world = training()
     with pytest.raises(InvalidValueError, match="ps-0, ps-1"):
         order(world, table)
-    assert world.master._state.move is None
+    assert world.master.record.move is None
 
 
 def test_an_order_before_the_plan_is_in_place_or_during_another_is_refused() -> None:
@@ -140,10 +140,10 @@ def test_a_worker_that_dies_on_the_way_does_not_hold_it_up(stage: Stage) -> None
 
 def test_a_plan_with_other_ps_ends_the_move_within_the_group() -> None:
     world = moving()
-    within = world.master._state.move
+    within = world.master.record.move
     world.do(world.master.set_target(plan(2, 3), world.at_s))
     world.round()
-    assert world.master._state.move is not within
+    assert world.master.record.move is not within
 
 
 @pytest.mark.more
@@ -278,7 +278,7 @@ def interleaved(seed: int, loss: float, every_s: float) -> None:
     for n in range(1500):
         if n == 1200:
             world.do(world.master.set_target(plan(2, 2), world.at_s))
-        if n < 1200 and world.master._state.steady_since_s is not None and rng.random() < 0.05:
+        if n < 1200 and world.master.running is not None and rng.random() < 0.05:
             load, capacity = ([rng.uniform(0.01, 1) for _ in range(k)] for k in (N_BUCKET, 3))
             table = assign_by_load(owner(world), load, capacity)
             if not world.master.train_counts.finished:

@@ -72,7 +72,7 @@ def test_an_exception_of_the_size_of_the_plan_ends_it(action: SetSize) -> None:
     role = BEFORE.role(action.role)
     mitigate(world, SetSize(action.node, action.role, role.cpu, role.memory_mib), "d2")
     assert answer(world, "d2") == ""
-    assert all(node.size is None for node in world.master._state.roster.nodes)
+    assert all(node.size is None for node in world.master.record.nodes)
     assert told(world) == {}
     assert shapes(world)[action.node] == (role.cpu, role.memory_mib)
 
@@ -221,7 +221,7 @@ def interleaved(seed: int, first: object, plans: list[object], *, resizes: bool)
         if rng.random() < 0.01 and world.master.stage is not Stage.ENDED:
             world.crash(n_kept=rng.randrange(3))
         check(world, wanted)
-        if world.master.running is not None and not world.master._state.mitigations:
+        if world.master.running is not None and not world.master.record.mitigations:
             assert told(world) == others_than_planned(world)
     succeeds = play_out(world, wanted)
     assert sorted(ended(world)) == sorted(ordered)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.master.any_order import PLANS, check, disturb
+from support.master.any_order import PLANS, check, disturb, need_of
 from support.master.master_world import World, features, in_place, plan, spec, trained_every_row
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -27,8 +27,19 @@ BEFORE = plan(2, 2)
 AFTER = ResourcePlan(RolePlan(2, 1.0, 512), RolePlan(2, 0.5, 1024))
 
 
-def running(first: ResourcePlan = BEFORE, n_row: int = 20_000, **changes: object) -> World:
-    world = World(spec(first, **changes), features(n_row))
+class Enforced(World):
+    """The memory of ps-0 is limited when it starts; after a resize it answers that it is not."""
+
+    def hello(self, name: str) -> None:
+        node = self.nodes[name]
+        node.has_come_up = True
+        node.say(replace(node.hello(1), memory_enforced=name == "ps-0"))
+
+
+def running(
+    first: ResourcePlan = BEFORE, n_row: int = 20_000, kind: type[World] = World, **changes: object
+) -> World:
+    world = kind(spec(first, **changes), features(n_row))
     world.resize_in_place()
     world.run_until(lambda: in_place(world, first))
     return world
@@ -49,14 +60,14 @@ def shapes(world: World) -> dict[str, tuple[float, int]]:
 @pytest.mark.more
 def test_a_plan_that_changes_sizes_alone_keeps_every_node_and_pauses_nobody() -> None:
     world = running()
-    n_start, n_group = len(world.starts), world.master._state.n_group
+    n_start, n_group = len(world.starts), world.master.record.n_group
     order(world, AFTER)
     while not in_place(world, AFTER):
         world.round()
         assert world.master.stage is Stage.SERVING
-        assert sum(n.is_training for n in world.master._state.roster.workers) == 2
+        assert world.n_training == 2
     assert len(world.starts) == n_start
-    assert world.master._state.n_group == n_group
+    assert world.master.record.n_group == n_group
     assert world.allotted == world.applied == shapes(world)
     assert world.told(PlanApplied)[-1].pause_s == 0
     world.run_to_end()
@@ -90,10 +101,10 @@ def test_a_backend_that_resizes_nothing_is_not_asked() -> None:
 def test_a_ps_that_cannot_be_resized_is_replaced_alone_and_the_story_says_why() -> None:
     world = running(plan(2, 3), 4000)
     world.cannot_resize = {"ps-1": "Infeasible: Node didn't have enough capacity"}
-    before = world.master._state.group.bucket_owner
+    before = world.master.record.group.bucket_owner
     order(world, plan(2, 3, ps_cpu=0.5))
     world.run_until(lambda: in_place(world, plan(2, 3, ps_cpu=0.5)))
-    group = world.master._state.group
+    group = world.master.record.group
     assert group.nodes == ("ps-0", "ps-3", "ps-2")
     assert group.bucket_owner == before  # no bucket moved between those that stay
     assert "ps-1 cannot be resized in place: Infeasible: Node didn't have enough capacity" in notes(world)
@@ -117,9 +128,8 @@ def test_a_node_that_goes_back_is_given_its_old_size_again() -> None:
     world.do(world.master.set_target(AFTER, world.at_s))
     world.allot("ps-0")
     assert world.resizings["ps-0"] == (0.25, 512)
-    node = world.master._state.roster.get("ps-0")
-    assert node is not None
-    assert node.need == (0.25, 512)
+    (node,) = (each for each in world.master.record.nodes if each.id == "ps-0")
+    assert need_of(node) == (0.25, 512)
 
 
 @pytest.mark.parametrize("answers", [False, True])
@@ -166,10 +176,7 @@ def test_memory_that_shrinks_is_told_to_the_node_before_the_cluster_takes_it() -
 
 
 def test_a_limit_that_is_enforced_no_longer_is_no_success() -> None:
-    world = running()
-    node = world.master._state.roster.get("ps-0")
-    assert node is not None
-    node.memory_enforced = True  # the nodes of this world answer that nothing is
+    world = running(kind=Enforced)
     order(world, replace(BEFORE, ps=RolePlan(2, 0.25, 1024)))
     world.run_until(lambda: "its new limits are not enforced" in notes(world))
     world.run_until(lambda: world.living(Role.PS) == ["ps-1", "ps-2"])
@@ -189,7 +196,7 @@ def test_reports_from_before_the_last_node_was_resized_count_for_no_plan() -> No
 @pytest.mark.parametrize("migration", Migration)
 def test_a_checkpoint_on_the_way_restarts_nothing(migration: Migration) -> None:
     world = running(checkpoint_every_s=0.5, migration=migration)
-    n_group = world.master._state.n_group
+    n_group = world.master.record.n_group
     order(world, AFTER)
     for _ in range(20):  # the cluster takes its time
         kept, world.resizings = world.resizings, {}
@@ -197,7 +204,7 @@ def test_a_checkpoint_on_the_way_restarts_nothing(migration: Migration) -> None:
         world.resizings = kept
     assert world.disk
     world.run_until(lambda: in_place(world, AFTER))
-    assert world.master._state.n_group == n_group
+    assert world.master.record.n_group == n_group
 
 
 @pytest.mark.more
@@ -207,7 +214,7 @@ def test_a_master_that_restarts_on_the_way_goes_on_with_the_same_nodes(n_round: 
     names = sorted(world.nodes)
     order(world, AFTER)
     for _ in range(n_round):
-        world._act() if n_round % 2 else world.round()
+        world.act() if n_round % 2 else world.round()
     world.crash(n_kept=n_round % 3)
     world.run_until(lambda: in_place(world, AFTER))
     assert sorted(world.nodes) == names
@@ -256,7 +263,7 @@ def test_a_node_grows_only_where_the_machines_have_room_for_it_beside_the_others
     order(world, target)
     while not in_place(world, target):
         world.round()
-        assert fits(world.capacity, world.master._state.roster.needs)
+        assert fits(world.capacity, list(map(need_of, world.master.record.nodes)))
     assert world.living(Role.PS) == ["ps-0"]
 
 
