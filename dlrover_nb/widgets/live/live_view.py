@@ -7,6 +7,7 @@ outputs of a notebook's cell, live and saved.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.jobs.plans import plans_view
@@ -16,6 +17,7 @@ from dlrover_nb.widgets.live.browser.live_page import LivePage
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import RLock
 
     from dlrover_nb.core.client.handle import JobHandle
@@ -36,13 +38,22 @@ class LiveView(LivePage["Screen"]):
         Keeps the view up to date; the one of the job's cluster.
     can_act
         Whether its screens have what sends a command; without, a person can look and ask what if.
+    monotonic
+        A monotonic clock in seconds, by which the view says how old it is.
     """
 
-    def __init__(self, handle: JobHandle, poller: Poller, *, can_act: bool = True) -> None:
+    def __init__(
+        self,
+        handle: JobHandle,
+        poller: Poller,
+        *,
+        can_act: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(poller)
         self._can_act = can_act
         self.name = handle.name
-        self.view_model = JobViewModel(handle, self.flush)
+        self.view_model = JobViewModel(handle, self.flush, monotonic=monotonic)
         poller.watch(self)
 
     def screen_on(self, stage: RenderTarget) -> Screen:

@@ -29,7 +29,7 @@ class Master:
     def __init__(self, snapshot: JobSnapshot | None = None, series: SeriesChunk | None = None) -> None:
         self.lock = threading.RLock()
         self._state = snapshot or builders.snapshot()
-        self._series = [series or builders.series()]
+        self.chunks = [series or builders.series()]
         self.asked: list[Decision] = []
         self.weighed: list[tuple[ResourcePlan, ...]] = []
         self.reachable = True
@@ -53,7 +53,7 @@ class Master:
 
     def series(self, cursor: int) -> SeriesChunk:
         with self.lock:
-            fresh = [c for c in self._series if c.cursor > cursor]
+            fresh = [c for c in self.chunks if c.cursor > cursor]
             return fresh[0] if fresh else SeriesChunk(cursor, {}, {})
 
     def decide(self, decision: Decision) -> Decision:
@@ -208,6 +208,6 @@ class Master:
         """Let the job train on for some seconds."""
         with self.lock:
             start = int(self.state.at_s - builders.START_S)
-            cursor = self._series[-1].cursor + 1
-            self._series.append(builders.series(start + n_s, start=start, cursor=cursor))
+            cursor = self.chunks[-1].cursor + 1
+            self.chunks.append(builders.series(start + n_s, start=start, cursor=cursor))
             self.state = replace(self.state, at_s=self.state.at_s + n_s)

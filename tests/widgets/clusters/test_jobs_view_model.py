@@ -3,7 +3,9 @@
 import math
 from dataclasses import replace
 
+import panel as pn
 import pytest
+from bokeh.models import Plot
 from support.jobs.builders import NOW_PLAN
 from support.waiting import until
 
@@ -157,14 +159,16 @@ def test_a_cluster_that_never_answered_is_an_error_at_once(cluster):
 
 
 def test_a_screen_highlights_and_opens_what_is_chosen(cluster):
-    screen = ManyJobs(cluster, Poller())._new_screen()
-    assert screen._job.options == ["(none)", "ads", "feed"]
-    assert screen._open.disabled
-    screen._job.value = "feed"
-    assert screen._open.label == "Open feed"
-    thick = [line.name for line in screen._figure.root.renderers if line.glyph.line_width > 2]
-    assert thick == ["feed"]
+    layout = ManyJobs(cluster, Poller()).panel()
+    (job,), (opens, closes) = layout.select(pn.widgets.Select), layout.select(pn.widgets.Button)
+    shown = [pane.object for pane in layout.select(pn.pane.Bokeh)]
+    assert job.options == ["(none)", "ads", "feed"]
+    assert opens.disabled
+    job.value = "feed"
+    assert opens.label == "Open feed"
+    lines = [line for model in shown if isinstance(model, Plot) for line in model.renderers]
+    assert [line.name for line in lines if line.glyph.line_width > 2] == ["feed"]
     del cluster.told["feed"]
-    screen._open.param.trigger("clicks")
-    assert "feed" in screen._message.text
-    assert screen._close.disabled
+    opens.clicks += 1
+    assert any("feed" in model.text for model in shown if model.html_attributes.get("role") == "status")
+    assert closes.disabled

@@ -115,6 +115,8 @@ class Cell:
 
     Attributes
     ----------
+    generation
+        Of the last frame that was sent.
     loses
         Which of the next frames to lose, counted from 0.
     """
@@ -123,10 +125,11 @@ class Cell:
 
     def __init__(self) -> None:
         self.master, self.now_s = Master(), 0.0
-        self.loses, self.n_frame, self._n_named = frozenset[int](), 0, 2
+        self.loses, self.n_frame, self.generation, self.n_named = frozenset[int](), 0, 0, 2
         self._comm = object()  # open: Panel asks for it
-        self.view = LiveView(JobHandle("quick-start", self.master, user="ada"), Poller())
-        self.view._poller.forget(self.view)  # here a test draws
+        closed = Poller()
+        closed.close()  # here a test draws
+        self.view = LiveView(JobHandle("quick-start", self.master, user="ada"), closed)
         self.screen = self.view._new_screen()
         self._layout = self.screen.stage.notebook_layout()
         self._doc = Document()
@@ -140,7 +143,7 @@ class Cell:
     def send(self, data=None, metadata=None, buffers=()) -> None:
         """Carry one frame to the page, or lose it."""
         assert not buffers, "these charts are too short for buffers"
-        self.n_frame += 1
+        self.n_frame, self.generation = self.n_frame + 1, metadata[KEY][0]
         if self.n_frame - 1 not in self.loses:
             self.page.take(data, metadata[KEY])
 
@@ -149,7 +152,11 @@ class Cell:
         self.now_s += 1.0
         self.view.poll()
         if self.page.asks:
-            self._layout._on_msg(self._root.ref["id"], None, {KEY: [0, 0]})
+            self.ask()
+
+    def ask(self) -> None:
+        """Ask for the whole picture, as a page does that has missed a frame."""
+        self._layout._on_msg(self._root.ref["id"], None, {KEY: [0, 0]})
 
     def recover(self) -> None:
         """Lose nothing more, until the page asks for nothing."""
@@ -173,23 +180,23 @@ class Cell:
 
 def _propose(cell: Cell) -> None:
     """Replace the open proposal by another one."""
-    cell._n_named += 1
-    proposals = (b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal(f"p{cell._n_named}"))
+    cell.n_named += 1
+    proposals = (b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal(f"p{cell.n_named}"))
     cell.master.state = replace(cell.master.state, proposals=proposals)
 
 
 def _apply(cell: Cell) -> None:
-    cell.master.step(f"p{cell._n_named}", ProposalStatus.APPLIED)
+    cell.master.step(f"p{cell.n_named}", ProposalStatus.APPLIED)
 
 
 def _new_node(cell: Cell) -> None:
-    start, cursor = 700 + 10 * cell._n_named, cell.master._series[-1].cursor + 1
-    nodes = ("worker-0", "ps-0", f"worker-{cell._n_named}")
-    cell.master._series.append(b.series(start + 3, nodes=nodes, start=start, cursor=cursor))
+    start, cursor = 700 + 10 * cell.n_named, cell.master.chunks[-1].cursor + 1
+    nodes = ("worker-0", "ps-0", f"worker-{cell.n_named}")
+    cell.master.chunks.append(b.series(start + 3, nodes=nodes, start=start, cursor=cursor))
 
 
 def _choose(cell: Cell) -> None:
-    cell.screen.sliders.choose(b.plan(1 + cell._n_named % 4, 1, 0.5, 0.5))
+    cell.screen.sliders.choose(b.plan(1 + cell.n_named % 4, 1, 0.5, 0.5))
 
 
 def _end(cell: Cell) -> None:
@@ -241,29 +248,29 @@ def test_a_view_whose_first_message_is_lost_comes_alive():
     cell.loses = frozenset({1})
     cell.draw()
     cell.recover()
-    assert cell._layout._numbered._generation
+    assert cell.generation
     assert cell.page.shows(cell.screen.buttons.accept)
     assert not cell.differences()
 
 
 def test_a_page_that_loses_nothing_is_sent_no_whole_picture(cell):
     cell.recover()
-    generation = cell._layout._numbered._generation
+    generation = cell.generation
     for happens in HAPPENINGS:
         happens(cell)
         cell.draw()
         assert not cell.page.asks
     assert not cell.differences()
-    assert cell._layout._numbered._generation == generation
+    assert cell.generation == generation
 
 
 def test_a_page_that_asks_again_and_again_is_sent_one_picture_in_a_while(cell):
     cell.recover()
     cell.now_s += LEAST_APART_S
-    generation = cell._layout._numbered._generation
+    generation = cell.generation
     for _ in range(5):
-        cell._layout._on_msg(cell._root.ref["id"], None, {KEY: [0, 0]})
-    assert cell._layout._numbered._generation == generation + 1
+        cell.ask()
+    assert cell.generation == generation + 1
 
 
 def test_a_view_of_a_job_that_has_ended_sends_nothing_more(cell):

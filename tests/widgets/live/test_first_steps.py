@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from support.jobs import builders
 from support.jobs.masters import Master
+from support.jobs.played_page import PlayedPage
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -16,8 +17,7 @@ from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import Evaluation, NodePhase
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.jobs.status import evaluation_words, fit_words, status_view
-from dlrover_nb.widgets.live.browser.poller import Poller
-from dlrover_nb.widgets.live.live_view import LiveView
+from dlrover_nb.widgets.live.job_view_model import JobViewModel
 
 TRAINED = builders.snapshot()
 STARTING = replace(
@@ -52,15 +52,12 @@ def test_the_terminal_shows_the_line_until_there_is_a_rate() -> None:
 
 def test_the_live_view_draws_the_chart_with_the_first_steps() -> None:
     master = Master(STARTING)
-    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
-    screen = view._new_screen()
-    chart, waits = screen.chart_grid.figures["throughput"].root, screen.chart_grid._waits
-    assert LINE in waits.text
-    assert (waits.visible, chart.visible) == (True, False)
+    page = PlayedPage(JobViewModel(JobHandle("quick-start", master, user="ada"), lambda: None))
+    chart = page.screen.chart_grid.figures["throughput"].root
+    assert (LINE in page.text, chart.visible) == (True, False)
     master.state = replace(TRAINED, at_s=STARTING.at_s + 1)
-    view.view_model.fetch()
-    screen._show(view.view_model.state())
-    assert (waits.text, waits.visible, chart.visible) == ("", False, True)
+    page.redraw()
+    assert ("Waiting for" in page.text, chart.visible) == (False, True)
 
 
 def test_a_model_that_learnt_from_other_jobs_alone_has_no_error_of_this_job() -> None:

@@ -104,6 +104,10 @@ def test_new_telemetry_is_appended_by_cursor(master):
     assert len(feed.state().series.job["at_s"]) == n + 3
 
 
+def pollers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "dlrover-poller"}
+
+
 def test_poller_refreshes_a_view_and_lets_go_of_it():
     polled = threading.Event()
 
@@ -117,15 +121,15 @@ def test_poller_refreshes_a_view_and_lets_go_of_it():
         def keep(self) -> None:
             pass
 
+    others = pollers()
     poller, view = Poller(0.01), View()
     poller.watch(view)
     assert polled.wait(LIMIT_S)
+    assert pollers() > others
     gone = weakref.ref(view)
-    thread = poller._thread
     del view
-    until(lambda: gc.collect() >= 0 and not (thread and thread.is_alive()), what="the end of the thread")
+    until(lambda: gc.collect() >= 0 and pollers() <= others, what="the end of the thread")
     assert gone() is None
-    assert poller._thread is None
 
 
 def test_a_hanging_master_delays_its_own_view_only():
@@ -176,7 +180,7 @@ def test_a_refresh_polls_every_view_at_once_and_a_closed_poller_polls_none():
 
     poller, view = Poller(60), View()
     poller.watch(view)
-    until(lambda: poller._running and poller._running[view].done(), what="the first round's poll")
+    until(lambda: view.n_poll, what="the first round's poll")
     before = view.n_poll
     poller.refresh()
     assert view.n_kept == view.n_poll > before

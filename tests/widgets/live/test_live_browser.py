@@ -36,8 +36,8 @@ def master() -> Master:
 
 @pytest.fixture
 def address(master: Master, serve) -> str:
-    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
-    view.view_model._monotonic = lambda: view.view_model._heard_s  # a master that a test holds is not stale
+    handle = JobHandle("quick-start", master, user="ada")
+    view = LiveView(handle, Poller(), monotonic=lambda: 0.0)  # a master that a test holds is not stale
     return serve(view.panel)
 
 

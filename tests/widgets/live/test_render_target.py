@@ -3,19 +3,19 @@
 import json
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 from bokeh.document import Document
 from bokeh.io.doc import _PATCHED_CURDOCS
-from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot
-from panel.io.document import MockSessionContext
+from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot, TextInput
 from panel.io.model import add_to_doc
 from panel.io.state import set_curdoc
 from support.browser.chromium import outside
 from support.jobs import builders as b
 from support.jobs.masters import Master
+from support.jobs.played_page import PlayedPage, models_of, new_session
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
@@ -32,29 +32,20 @@ def master() -> Master:
 
 
 @pytest.fixture
-def view(master) -> LiveView:
-    view = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
-    view.view_model._monotonic = lambda: (
-        view.view_model._heard_s
-    )  # no picture is stale on a machine that draws slowly
-    return view
+def poller() -> Poller:
+    poller = Poller()
+    poller.close()  # here a test draws
+    return poller
 
 
 @pytest.fixture
-def new_session() -> Callable[[], Document]:
-    """Make documents of new sessions of a server that has written no page for them."""
-
-    def made() -> Document:
-        doc = Document()
-        context = MockSessionContext(document=doc)
-        doc._session_context = lambda: context
-        return doc
-
-    return made
+def view(master, poller) -> LiveView:
+    """Give a view whose picture is not stale on a machine that draws slowly."""
+    return LiveView(JobHandle("quick-start", master, user="ada"), poller, monotonic=lambda: 0.0)
 
 
 @pytest.fixture
-def session(new_session) -> Document:
+def session() -> Document:
     return new_session()
 
 
@@ -70,7 +61,6 @@ def test_a_session_that_no_page_was_written_for_names_no_outside_host(view, sess
 
 def drawn(view: LiveView, doc: Document) -> None:
     """Have a page of the view, and let it draw what was scheduled."""
-    view._poller.forget(view)  # here a test draws
     doc.on_change_dispatch_to(doc)  # the session, which removes itself at its end
     with set_curdoc(doc):
         view.panel()
@@ -78,7 +68,7 @@ def drawn(view: LiveView, doc: Document) -> None:
         doc.session_callbacks[0].callback()
 
 
-def test_a_page_whose_session_has_just_ended_is_dropped_and_the_others_go_on(view, session, new_session):
+def test_a_page_whose_session_has_just_ended_is_dropped_and_the_others_go_on(view, session):
     """Bokeh takes the document apart first and tells of the end afterwards."""
     drawn(view, other := new_session())
     drawn(view, session)
@@ -136,7 +126,6 @@ def screen(view):
 @pytest.fixture
 def page(view, screen) -> Page:
     """Give the page of a cell in which the view has come alive."""
-    view._poller.forget(view)  # here a test draws
     page = Page(screen.stage.notebook_layout())
     screen.flush()
     accept = page.doc.get_model_by_id(screen.buttons.accept.id)
@@ -160,10 +149,16 @@ def test_a_cell_is_not_taken_for_a_page_that_a_server_of_the_kernel_draws_meanwh
     assert not session.session_callbacks
 
 
+def pressed(screen):
+    """Return the field that tells of a press."""
+    (field,) = (each for each in models_of(screen, TextInput) if each.title == "pressed")
+    return field
+
+
 def shows(screen, words):
     """Draw what is new, and return whether the screen says it."""
     screen.flush()
-    return words in screen._message.text
+    return any(words in div.text for div in models_of(screen, Div))
 
 
 def differences(screen, page):
@@ -174,7 +169,7 @@ def differences(screen, page):
 
 def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
     with master.lock:  # the master is slow to answer
-        page.say(screen._press, "value", "Accept p2\n60000\nv0\n1")
+        page.say(pressed(screen), "value", "Accept p2\n60000\nv0\n1")
         assert screen.buttons.accept.disabled
         assert not differences(screen, page)
     until(lambda: shows(screen, "accepted, not applied yet"))
@@ -202,20 +197,21 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     stage.lock = Watched(stage.lock, came)
 
     def press() -> None:
-        page.say(screen._press, "value", "Reject p2\n60000\nv0\n1")
+        page.say(pressed(screen), "value", "Reject p2\n60000\nv0\n1")
         came.set()
 
-    presser, show = threading.Thread(target=press), stage._show
+    presser, grid = threading.Thread(target=press), screen.chart_grid
+    mark = grid.mark
 
-    def show_and_be_pressed() -> None:
-        show()
-        stage._show = show
+    def mark_and_be_pressed(candidate) -> None:
+        mark(candidate)  # about the last of a drawing
+        grid.mark = mark
         presser.start()
         assert came.wait(LIMIT_S)
 
-    stage._show = show_and_be_pressed
+    grid.mark = mark_and_be_pressed
     nodes = ("worker-0", "ps-0", "worker-1")
-    master._series.append(b.series(303, nodes=nodes, start=300, cursor=view.view_model._window.cursor + 1))
+    master.chunks.append(b.series(303, nodes=nodes, start=300, cursor=master.chunks[-1].cursor + 1))
     view.view_model.fetch()
     screen.flush()
     presser.join()
@@ -225,12 +221,12 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     assert not differences(screen, page)
 
 
-def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view, screen):
-    before = screen.chart_grid.figures["curve"].root.xaxis.ticker
+def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view):
+    page = PlayedPage(view.view_model)
+    before = page.screen.chart_grid.figures["curve"].root.xaxis.ticker
     master.step("p2", ProposalStatus.REJECTED)
-    view.view_model.fetch()
-    screen._show(view.view_model.state())
-    assert screen.chart_grid.figures["curve"].root.xaxis.ticker is before
+    page.redraw()
+    assert page.screen.chart_grid.figures["curve"].root.xaxis.ticker is before
 
 
 class _Patch:

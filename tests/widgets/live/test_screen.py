@@ -4,11 +4,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from bokeh.models import Button, Select
+from bokeh.models import Button, Select, TextInput
 from panel.config import _cleanup_panel
 from support.jobs import builders as b
 from support.jobs.masters import Master
 from support.jobs.orders import ordered
+from support.jobs.played_page import PlayedPage
 from support.waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
@@ -20,6 +21,8 @@ from dlrover_nb.widgets.jobs.review import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, NO_MORE
+from dlrover_nb.widgets.live.job_screen import Screen
+from dlrover_nb.widgets.live.job_view_model import JobViewModel
 from dlrover_nb.widgets.live.live_view import LiveView
 
 
@@ -29,380 +32,375 @@ def master() -> Master:
 
 
 @pytest.fixture
-def view(master) -> LiveView:
-    made = LiveView(JobHandle("quick-start", master, user="ada"), Poller())
-    made.view_model._monotonic = lambda: made.view_model._heard_s  # no picture is stale on a slow machine
-    return made
+def model(master) -> JobViewModel:
+    return model_of(master)
+
+
+def model_of(master) -> JobViewModel:
+    """Return the view model of a job whose picture is never stale, on however slow a machine."""
+    return JobViewModel(JobHandle("quick-start", master, user="ada"), lambda: None, monotonic=lambda: 0.0)
 
 
 @pytest.fixture
-def screen(view):
-    return view._new_screen()
+def page(model) -> PlayedPage:
+    return PlayedPage(model)
 
 
-def answered(view) -> bool:
-    asked = view.view_model.state().request
+@pytest.fixture
+def screen(page):
+    return page.screen
+
+
+def answered(model) -> bool:
+    asked = model.state().request
     return asked is not None and asked.answer is not Answer.ASKED
 
 
-def press(screen, label: str, n: int = 1) -> None:
-    (version,) = screen._press.tags
-    screen._press.value = f"{label}\n60000\n{version}\n{n}"
-
-
-def redraw(view, screen) -> None:
-    view.view_model.fetch()
-    screen._show(view.view_model.state())
-
-
-def move(screen, axis: Axis, number: float) -> None:
-    """Move a slider as the browser does: its index changes."""
-    screen.sliders.knobs[axis].at = screen.sliders._ladders[axis].values.index(number)
-
-
-def drawn(screen) -> None:
+def drawn(page) -> None:
     """Draw once the master has said what the sliders' plan brings."""
-    until(lambda: screen.sliders.consequence.weighed is not None)
-    screen._show(screen._view_model.state())
+    until(lambda: page.screen.sliders.consequence.weighed is not None)
+    page.draw()
 
 
-def test_the_buttons_follow_the_open_proposal(master, view, screen):
+def test_the_buttons_follow_the_open_proposal(master, page, screen):
     assert screen.buttons.accept.label == "Accept p2"
     master.step("p2", ProposalStatus.REJECTED)
-    redraw(view, screen)
+    page.redraw()
     assert screen.buttons.accept.label == "Accept"
     assert screen.buttons.accept.disabled
     assert screen.buttons.reject.disabled
 
 
-def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master, view, screen):
-    press(screen, "Accept p1")  # the label that the browser still showed
-    until(lambda: answered(view))
-    assert view.view_model.state().request.answer is Answer.REFUSED
+def test_a_press_means_the_proposal_on_the_button_even_if_the_view_moved_on(master, model, page):
+    page.press("Accept p1")  # the label that the browser still showed
+    until(lambda: answered(model))
+    assert model.state().request.answer is Answer.REFUSED
     assert not master.asked
 
 
-def test_a_press_of_a_button_that_has_just_changed_is_not_sent(master, view, screen):
-    screen._press.value = "Accept p2\n799\nv0\n1"
-    asked = view.view_model.state().request
+def test_a_press_of_a_button_that_has_just_changed_is_not_sent(master, model, page, screen):
+    page.press("Accept p2", shown_ms=799)
+    asked = model.state().request
     assert asked.answer is Answer.REFUSED
     assert "had just changed to 'Accept p2'" in asked.why
     assert not master.asked
-    redraw(view, screen)
-    assert "Refused to accept p2" in screen._message.text
+    page.redraw()
+    assert "Refused to accept p2" in page.status
     assert not screen.buttons.accept.disabled
-    screen._press.value = "Accept p2\n800\nv0\n2"
-    until(lambda: answered(view))
+    page.press("Accept p2", 2, shown_ms=800)
+    until(lambda: answered(model))
     assert [d.proposal for d in master.asked] == ["p2"]
 
 
-def test_a_button_means_the_same_whatever_the_plan_of_the_sliders(master, view, screen):
+def test_a_button_means_the_same_whatever_the_plan_of_the_sliders(master, page, screen):
     before = screen.sliders.send.tags
-    move(screen, Axis.PS_CPU, 0.75)
-    screen._show(view.view_model.state())
+    page.move(Axis.PS_CPU, "0.75")
+    page.draw()
     assert screen.sliders.send.tags == before
     master.state = b.snapshot(proposals=(b.proposal("p3"),))
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.send.tags != before
     assert screen.buttons.accept.tags == ["accept p3"]
 
 
-def test_a_plan_that_is_no_change_cannot_be_sent_and_the_button_says_why(master, view, screen):
+def test_a_plan_that_is_no_change_cannot_be_sent_and_the_button_says_why(master, page, screen):
     assert screen.sliders.send.label == "This is the plan of p2"
     assert screen.sliders.send.disabled
     screen.sliders.choose(b.NOW_PLAN)
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.send.label == "This is the current plan"
     assert screen.sliders.send.disabled
 
 
-def test_the_answer_to_an_override_is_told_at_its_button(master, view, screen):
-    move(screen, Axis.PS_CPU, 0.75)
-    screen._show(view.view_model.state())
-    press(screen, screen.sliders.send.label)
-    until(lambda: answered(view))
-    redraw(view, screen)
-    assert "Your plan instead of p2" in screen.sliders._answer.text
+def test_the_answer_to_an_override_is_told_at_its_button(master, model, page, screen):
+    page.move(Axis.PS_CPU, "0.75")
+    page.draw()
+    page.press(screen.sliders.send.label)
+    until(lambda: answered(model))
+    page.redraw()
+    assert "Your plan instead of p2" in page.text
     assert screen.buttons.accept.disabled
 
 
-def test_a_reason_goes_with_one_decision_only(master, view, screen):
-    screen.buttons._why.value = "too dear"
-    press(screen, "Accept p1")
-    until(lambda: answered(view))
-    redraw(view, screen)
+def test_a_reason_goes_with_one_decision_only(master, model, page, screen):
+    page.field("Reason").value = "too dear"
+    page.press("Accept p1")
+    until(lambda: answered(model))
+    page.redraw()
     assert screen.buttons.reason == "too dear", "it was refused: the reason is still to be kept"
-    press(screen, "Reject p2")
-    until(lambda: master.asked and answered(view))
-    redraw(view, screen)
+    page.press("Reject p2")
+    until(lambda: master.asked and answered(model))
+    page.redraw()
     assert screen.buttons.reason == ""
 
 
-def test_a_rejection_is_sent_with_its_reason(master, view, screen):
-    screen.buttons._why.value = "too dear"
-    press(screen, "Reject p2")
-    until(lambda: answered(view))
+def test_a_rejection_is_sent_with_its_reason(master, model, page):
+    page.field("Reason").value = "too dear"
+    page.press("Reject p2")
+    until(lambda: answered(model))
     (decision,) = master.asked
     assert (decision.verdict, decision.proposal, decision.why) == (Verdict.REJECT, "p2", "too dear")
 
 
-def test_untouched_sliders_follow_later_proposals(master, view, screen):
+def test_untouched_sliders_follow_later_proposals(master, page, screen):
     assert screen.sliders.plan == b.BETTER_PLAN
     later = b.proposal("p3", target=b.plan(3, 2))
     master.state = b.snapshot(proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), later))
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.plan == later.candidate.plan
     assert screen.sliders.knobs[Axis.WORKERS].choices[screen.sliders.knobs[Axis.WORKERS].at] == "3"
     assert screen.sliders.back.disabled
 
 
-def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, view, screen):
-    move(screen, Axis.WORKERS, 1)
+def test_sliders_that_the_user_moved_stay_until_he_goes_back(master, page, screen):
+    page.move(Axis.WORKERS, "1")
     mine = screen.sliders.plan
     assert mine == b.plan(1, 1, 0.5, 0.5)
     master.state = b.snapshot(proposals=(b.proposal("p3", target=b.plan(3, 2)),))
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.plan == mine
-    screen.sliders._go_back(None)
+    page.click("Back to the proposal")
     assert screen.sliders.plan == b.plan(3, 2)
 
 
-def test_sliders_pass_over_the_plan_of_an_older_decision(master, view, screen):
-    view.view_model.accept("p2", why="")
-    until(lambda: answered(view))
+def test_sliders_pass_over_the_plan_of_an_older_decision(master, model, page, screen):
+    model.accept("p2", why="")
+    until(lambda: answered(model))
     master.state = b.snapshot(target=b.BETTER_PLAN, proposals=(b.proposal("p3", target=b.plan(1, 2)),))
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.plan == b.plan(1, 2)
     screen.sliders.choose(b.BETTER_PLAN)
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.plan == b.BETTER_PLAN, "the user's move must stay, though it is the plan now"
 
 
-def test_a_move_that_arrives_while_a_slider_is_drawn_is_kept(view, screen):
-    knob, ladder = screen.sliders.knobs[Axis.WORKERS], screen.sliders._ladders[Axis.WORKERS]
-    to = next(at for at in range(len(ladder.values)) if at != ladder.at)
+def test_a_move_that_arrives_while_a_slider_is_drawn_is_kept(page, screen):
+    knob = screen.sliders.knobs[Axis.WORKERS]
+    to = next(at for at in range(len(knob.choices)) if at != knob.at)
     knob.label = "something to draw anew"
     knob.param.watch(lambda _: setattr(knob, "at", to), "label")  # as another thread would
-    screen._show(view.view_model.state())
-    assert screen.sliders.plan.worker.count == ladder.values[to]
+    page.draw()
+    assert str(screen.sliders.plan.worker.count) == knob.choices[to]
 
 
-def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, screen):
-    move(screen, Axis.WORKERS, 1)
-    screen._show(screen._view_model.state())
-    drawn(screen)
+def test_a_move_shows_what_the_plan_would_bring_and_names_it_on_the_button(master, page, screen):
+    page.move(Axis.WORKERS, "1")
+    page.draw()
+    drawn(page)
     assert master.weighed[-1] == (b.plan(1, 1, 0.5, 0.5),)
-    assert "samples/s" in screen.sliders._words.text
+    assert "samples/s" in page.text
     assert screen.sliders.send.label == "Override p2 with 1w x 0.5 + 1p x 0.5"
     assert not screen.sliders.send.disabled
 
 
-def test_what_was_weighed_is_not_asked_again_until_the_job_has_changed(master, view, screen):
-    drawn(screen)
+def test_what_was_weighed_is_not_asked_again_until_the_job_has_changed(master, page):
+    drawn(page)
     n = len(master.weighed)
-    redraw(view, screen)
+    page.redraw()
     assert len(master.weighed) == n
     master.step("p2", ProposalStatus.REJECTED)
-    redraw(view, screen)
+    page.redraw()
     until(lambda: len(master.weighed) == n + 1)
 
 
-def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(screen):
-    move(screen, Axis.WORKERS, 4)
-    screen._show(screen._view_model.state())
-    drawn(screen)
-    assert "Not possible: the plan must fit on the machines" in screen.sliders._words.text
+def test_an_impossible_plan_is_refused_in_words_and_cannot_be_sent(page, screen):
+    page.move(Axis.WORKERS, "4")
+    page.draw()
+    drawn(page)
+    assert "Not possible: the plan must fit on the machines" in page.text
     assert screen.sliders.send.disabled
 
 
-def test_an_override_is_sent_with_the_plan_on_the_button(master, view, screen):
-    move(screen, Axis.PS_CPU, 0.75)
-    screen._show(view.view_model.state())
-    press(screen, screen.sliders.send.label)
-    until(lambda: answered(view))
+def test_an_override_is_sent_with_the_plan_on_the_button(master, model, page, screen):
+    page.move(Axis.PS_CPU, "0.75")
+    page.draw()
+    page.press(screen.sliders.send.label)
+    until(lambda: answered(model))
     (decision,) = master.asked
     assert (decision.verdict, decision.proposal) == (Verdict.OVERRIDE, "p2")
     assert decision.plan == b.plan(2, 1, 0.5, 0.75)
 
 
-def test_a_press_of_a_button_that_named_another_plan_is_refused(master, view, screen):
-    move(screen, Axis.PS_CPU, 0.25)
-    screen._show(view.view_model.state())
+def test_a_press_of_a_button_that_named_another_plan_is_refused(master, model, page, screen):
+    page.move(Axis.PS_CPU, "0.25")
+    page.draw()
     label = screen.sliders.send.label
-    move(screen, Axis.PS_CPU, 0.75)
-    press(screen, label)
-    assert view.view_model.state().request.answer is Answer.REFUSED
-    assert "sliders have moved since" in view.view_model.state().request.why
+    page.move(Axis.PS_CPU, "0.75")
+    page.press(label)
+    assert model.state().request.answer is Answer.REFUSED
+    assert "sliders have moved since" in model.state().request.why
     assert not master.asked
 
 
-def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_again(master, view, screen):
+def test_without_a_proposal_the_button_scales_and_the_sliders_follow_the_job_again(
+    master, model, page, screen
+):
     master.step("p2", ProposalStatus.REJECTED)
-    redraw(view, screen)
+    page.redraw()
     assert screen.sliders.plan == b.NOW_PLAN
     assert screen.sliders.send.disabled
     assert screen.sliders.send.label == "This is the current plan"
-    move(screen, Axis.WORKERS, 2)
-    screen._show(view.view_model.state())
+    page.move(Axis.WORKERS, "2")
+    page.draw()
     assert screen.sliders.send.label == "Scale to 2w x 0.5 + 1p x 0.25"
-    press(screen, screen.sliders.send.label)
-    until(lambda: answered(view))
-    redraw(view, screen)
+    page.press(screen.sliders.send.label)
+    until(lambda: answered(model))
+    page.redraw()
     assert master.asked[-1].verdict is Verdict.SCALE
-    assert "applied" in screen._message.text
+    assert "applied" in page.status
     assert screen.sliders.back.disabled
 
 
-def test_undo_takes_back_the_decision_on_the_button(master, view, screen):
-    view.view_model.scale(b.plan(2, 1), version=view.view_model.state().snapshot.version)
-    until(lambda: answered(view))
-    redraw(view, screen)
+def test_undo_takes_back_the_decision_on_the_button(master, model, page, screen):
+    model.scale(b.plan(2, 1), version=model.state().snapshot.version)
+    until(lambda: answered(model))
+    page.redraw()
     label = screen.buttons.undo.label
     assert label == f"Undo {master.asked[-1].id}"
-    assert "goes back to 1w x 0.5 + 1p x 0.25" in screen.buttons._undone.text
-    press(screen, label)
-    until(lambda: master.state.target == b.NOW_PLAN and answered(view))
-    press(screen, label, 2)  # as a page does that did not hear of it
-    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
-    assert "no longer the latest" in view.view_model.state().request.why
+    assert "goes back to 1w x 0.5 + 1p x 0.25" in page.text
+    page.press(label)
+    until(lambda: master.state.target == b.NOW_PLAN and answered(model))
+    page.press(label, 2)  # as a page does that did not hear of it
+    until(lambda: model.state().request.answer is Answer.REFUSED)
+    assert "no longer the latest" in model.state().request.why
 
 
-def test_a_change_that_is_in_place_by_now_is_not_taken_back_by_its_cancel(master, view, screen):
+def test_a_change_that_is_in_place_by_now_is_not_taken_back_by_its_cancel(master, model, page, screen):
     master.begin(b.plan(2, 1), "d2")
-    redraw(view, screen)
+    page.redraw()
     label = screen.buttons.undo.label
     assert label == "Cancel d2"
     master.state = replace(master.state, running=b.plan(2, 1), under_way="", phase=JobPhase.TRAINING)
-    press(screen, label)
-    until(lambda: answered(view))
-    assert "so there is nothing to cancel" in view.view_model.state().request.why
+    page.press(label)
+    until(lambda: answered(model))
+    assert (
+        "no longer being applied to job quick-start, so there is nothing to cancel"
+        in model.state().request.why
+    )
     assert not master.asked
 
 
-def test_a_plan_or_a_mode_of_an_old_picture_is_refused(master, view, screen):
-    redraw(view, screen)
-    (version,) = screen._press.tags
-    view.view_model.set_mode(Mode.AUTO, version=version)
-    until(lambda: answered(view))
-    redraw(view, screen)
-    screen._press.value = f"mode to manual\n60000\n{version}\n1"
-    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
+def test_a_plan_or_a_mode_of_an_old_picture_is_refused(master, model, page):
+    page.redraw()
+    version = page.version
+    model.set_mode(Mode.AUTO, version=version)
+    until(lambda: answered(model))
+    page.redraw()
+    page.press("mode to manual", version=version)
+    until(lambda: model.state().request.answer is Answer.REFUSED)
     assert master.state.mode is Mode.AUTO
 
 
 @pytest.mark.parametrize("label", ["Accept", "Reject", "Undo", "Override with 3w x 0.5 + 1p x 0.25"])
-def test_a_press_that_names_nothing_is_not_taken_for_what_is_open(master, view, screen, label):
-    press(screen, label)
-    assert "named nothing that is open" in view.view_model.state().request.why
+def test_a_press_that_names_nothing_is_not_taken_for_what_is_open(master, model, page, label):
+    page.press(label)
+    assert "named nothing that is open" in model.state().request.why
     assert not master.asked
 
 
-def test_the_mode_on_the_screen_is_the_one_that_holds(master, view, screen):
+def test_the_mode_on_the_screen_is_the_one_that_holds(master, model, page, screen):
     assert screen.buttons.mode.value == Mode.SUGGEST
-    press(screen, "mode to auto")
-    until(lambda: answered(view))
-    redraw(view, screen)
+    page.press("mode to auto")
+    until(lambda: answered(model))
+    page.redraw()
     assert master.state.mode is Mode.AUTO
     assert screen.buttons.mode.value == Mode.AUTO
-    assert "the job is in auto mode" in screen._message.text
+    assert "the job is in auto mode" in page.status
     master.reachable = False
     screen.buttons.mode.value = "manual"  # as the page has it, once it is chosen
-    press(screen, "mode to manual")
-    until(lambda: view.view_model.state().request.answer is Answer.REFUSED)
-    screen._show(view.view_model.state())
+    page.press("mode to manual")
+    until(lambda: model.state().request.answer is Answer.REFUSED)
+    page.draw()
     assert screen.buttons.mode.value == Mode.AUTO
 
 
-def test_a_tapped_plan_sets_the_sliders(screen):
+def test_a_tapped_plan_sets_the_sliders(page, screen):
     fastest = b.front().candidates[-1]
-    screen._tapped(fastest)
+    page.tap("front", fastest.cost)
     assert screen.sliders.plan == fastest.plan
 
 
-def test_the_cross_lies_where_the_plan_of_the_sliders_does(screen):
-    drawn(screen)
+def test_the_cross_lies_where_the_plan_of_the_sliders_does(page, screen):
+    drawn(page)
     candidate = screen.sliders.consequence.candidate
-    assert screen.chart_grid._on_front._at.model.data["x"] == [candidate.cost]
-    assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.worker.count]
+    assert page.crosses("front") == [candidate.cost]
+    assert page.crosses("curve") == [candidate.plan.worker.count]
     screen.chart_grid.axis.value = "ps_cpu"
-    screen._show(screen._view_model.state())
-    assert screen.chart_grid._on_curve._at.model.data["x"] == [candidate.plan.ps.cpu]
+    page.draw()
+    assert page.crosses("curve") == [candidate.plan.ps.cpu]
 
 
-def test_a_chart_that_is_not_shown_is_not_updated(screen, monkeypatch):
+def test_a_chart_that_is_not_shown_is_not_updated(page, screen, monkeypatch):
     updated = []
     for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     screen.chart_grid.more.value = NO_MORE
     updated.clear()
     for _ in range(FIT_EVERY):
-        screen._show(screen._view_model.state())
+        page.draw()
     assert set(updated) == {"curve", "front", "memory", "throughput"}
 
 
 def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_happened(
-    master, view, screen, monkeypatch
+    master, model, page, screen, monkeypatch
 ):
     updated = []
     for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     for _ in range(4 * FIT_EVERY):
-        screen._show(view.view_model.state())
+        page.draw()
     assert [updated.count(name) for name in ("front", "curve", "memory")] == [4, 4, 4 * FIT_EVERY]
     updated.clear()
     master.step("p2", ProposalStatus.REJECTED)
-    view.view_model.fetch()
-    screen._show(view.view_model.state())
+    model.fetch()
+    page.draw()
     assert "front" in updated
     updated.clear()
     screen.chart_grid.axis.value = "ps_cpu"
-    screen._show(view.view_model.state())
+    page.draw()
     assert "curve" in updated
 
 
-def test_why_is_asked_for_and_shown_on_request(screen):
-    assert not screen._why.text
-    screen._toggle_why(None)
-    until(lambda: "Why proposal p2" in screen._why_words)
-    screen._show(screen._view_model.state())
-    assert "Why proposal p2" in screen._why.text
-    screen._toggle_why(None)
-    screen._show(screen._view_model.state())
-    assert not screen._why.text
+def test_why_is_asked_for_and_shown_on_request(page, screen):
+    assert "Why proposal p2" not in page.text
+    page.click("Why this plan, in detail")
+    until(lambda: page.draw() or "Why proposal p2" in page.text)
+    page.click("Hide the details")
+    page.draw()
+    assert "Why proposal p2" not in page.text
 
 
-def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, view, screen):
-    drawn(screen)
+def test_an_unreachable_master_is_told_by_the_sliders_and_asked_again(master, page, screen):
+    drawn(page)
     master.reachable = False
-    move(screen, Axis.WORKERS, 1)
-    screen._show(view.view_model.state())
+    page.move(Axis.WORKERS, "1")
+    page.draw()
     until(lambda: screen.sliders.consequence.error)
-    screen._show(view.view_model.state())
-    assert "does not answer" in screen.sliders._words.text
+    page.draw()
+    assert "does not answer" in page.text
     master.reachable = True
-    redraw(view, screen)
-    drawn(screen)
-    assert "samples/s" in screen.sliders._words.text
+    page.redraw()
+    drawn(page)
+    assert "samples/s" in page.text
 
 
-def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(master, view, screen):
-    drawn(screen)
+def test_what_could_not_be_weighed_is_asked_again_with_the_next_picture_only(master, page, screen):
+    drawn(page)
     master.reachable = False
-    move(screen, Axis.WORKERS, 1)
-    screen._show(view.view_model.state())
+    page.move(Axis.WORKERS, "1")
+    page.draw()
     until(lambda: screen.sliders.consequence.error)
     master.reachable, n = True, len(master.weighed)
-    screen._show(view.view_model.state())  # the error's own drawing
-    assert not screen.sliders._latest._is_running
+    page.draw()  # the error's own drawing
     assert len(master.weighed) == n
-    redraw(view, screen)
-    drawn(screen)
+    page.redraw()
+    drawn(page)
     assert len(master.weighed) == n + 1
 
 
 def test_an_ended_job_is_not_asked_and_takes_no_move(master):
     master.state = b.snapshot(phase=JobPhase.SUCCEEDED)
-    screen = LiveView(JobHandle("quick-start", master), Poller())._new_screen()
+    screen = PlayedPage(model_of(master)).screen
     assert not master.weighed
     assert all(knob.fixed for knob in screen.sliders.knobs.values())
     assert screen.sliders.send.disabled
@@ -410,75 +408,96 @@ def test_an_ended_job_is_not_asked_and_takes_no_move(master):
 
 
 @pytest.mark.more
-def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polled(view):
-    screen = view._new_screen()
-    root = screen.layout.get_root()
-    drawn(screen)
-    _cleanup_panel(root.ref["id"])  # as Panel does when a cell's output is cleared
-    gone = weakref.ref(screen)
-    assert view in view._poller._all()
-    view._drop(screen)
-    assert view not in view._poller._all()
-    del screen, root
+def test_a_screen_that_is_gone_is_freed_and_a_view_that_nobody_sees_is_not_polled(master, page):
+    poller = Watched()
+    view = LiveView(JobHandle("quick-start", master, user="ada"), poller)
+    gone = weakref.ref(seen_and_closed(view, page.screen.stage))
+    assert view not in poller.watched
     until(lambda: gc.collect() >= 0 and gone() is None)
-    kept = view._new_screen()
-    assert view in view._poller._all()
-    view._drop(kept)
+    view.screen_on(page.screen.stage)
+    assert view in poller.watched
 
 
-def test_the_output_of_a_cell_that_is_gone_is_told_once(view):
-    screen = view._new_screen()
-    layout = screen.stage.notebook_layout()
-    layout.get_root()
-    (ref,) = layout._models
-    comm = SimpleNamespace(_comm=object())
-    layout._comms[ref] = (comm, comm)
-    assert screen.stage._is_open()
-    assert view._screens == [screen]
-    layout._comms.clear()  # as Panel does when its page says that the output was cleared
-    screen.flush()
-    screen.flush()
-    assert view._screens == []
+class Watched(Poller):
+    """A poller that polls nothing, and knows what it should."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = weakref.WeakSet()
+
+    def watch(self, view) -> None:
+        self.watched.add(view)
+
+    def forget(self, view) -> None:
+        self.watched.discard(view)
 
 
-def test_a_screen_of_somebody_who_may_not_act_has_no_control_that_sends_anything(master):
-    """The buttons are absent: what is not in a document can be neither pressed nor set by a message."""
-    view = LiveView(JobHandle("quick-start", master, user="vera"), Poller(), can_act=False)
-    screen = view._new_screen()
-    redraw(view, screen)
-    told = {model.label for model in screen.layout.get_root().select({"type": Button})}
-    assert not any(label.startswith(("Accept", "Reject", "Undo", "Override", "This is")) for label in told)
-    assert any(label.startswith("Back to the") for label in told), "what if is for everybody"
-    assert not [*screen.layout.get_root().select({"type": Select, "title": "Who decides"})]
-    assert not hasattr(screen, "_press")
-
-
-def test_a_screen_of_somebody_who_may_act_has_them(view):
-    screen = view._new_screen()
-    told = {model.label for model in screen.layout.get_root().select({"type": Button})}
-    assert any(label.startswith("Accept") for label in told)
-    assert [*screen.layout.get_root().select({"type": Select})].count(screen.buttons.mode) == 1
-
-
-@pytest.fixture
-def acting(master, view, screen):
-    """Let an action against a straggler wait beside the proposal."""
-    master.state = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
-    redraw(view, screen)
+def seen_and_closed(view, stage):
+    """Return a screen of a view that was shown, and is not any more."""
+    screen = view.screen_on(stage)
+    root = screen.layout.get_root()
+    until(lambda: screen.sliders.consequence.weighed is not None)
+    _cleanup_panel(root.ref["id"])  # as Panel does when a cell's output is cleared
+    view.take_off(screen)
     return screen
 
 
-def test_without_an_action_its_card_takes_no_room(screen):
-    action = screen.action
-    assert not any(part.visible for part in (action.accept, action.reject, action._card))
+def test_the_output_of_a_cell_that_is_gone_is_told_once(model):
+    closed = []
+    screen = Screen(model, closed.append)
+    layout = screen.stage.notebook_layout()
+    layout.get_root()
+    (ref,) = layout._models
+    comm = SimpleNamespace(_comm=object(), send=lambda *_, **__: None)
+    layout._comms[ref] = (comm, comm)
+    screen.flush()
+    assert not closed
+    layout._comms.clear()  # as Panel does when its page says that the output was cleared
+    screen.flush()
+    screen.flush()
+    assert closed == [screen]
 
 
-def test_an_open_action_has_a_card_and_buttons_of_its_own(acting):
-    assert "Action m1: restart worker-1" in acting.action._card.text
-    assert "trains about 12 % faster" in acting.action._card.text
-    assert "the start of another worker" in acting.action._card.text
-    assert "worker-1 is slow: 24.0 ms" in acting._header.text
-    assert "Action m1 (restart worker-1) waits for your decision." in acting._message.text
+def test_a_screen_of_somebody_who_may_not_act_has_no_control_that_sends_anything(model):
+    """The buttons are absent: what is not in a document can be neither pressed nor set by a message."""
+    page = PlayedPage(model, can_act=False)
+    page.redraw()
+    root = page.screen.layout.get_root()
+    told = {model.label for model in root.select({"type": Button})}
+    assert not any(label.startswith(("Accept", "Reject", "Undo", "Override", "This is")) for label in told)
+    assert any(label.startswith("Back to the") for label in told), "what if is for everybody"
+    assert not [*root.select({"type": Select, "title": "Who decides"})]
+    assert not [*root.select({"type": TextInput})]
+
+
+def test_a_screen_of_somebody_who_may_act_has_them(screen):
+    root = screen.layout.get_root()
+    told = {model.label for model in root.select({"type": Button})}
+    assert any(label.startswith("Accept") for label in told)
+    assert [*root.select({"type": Select})].count(screen.buttons.mode) == 1
+    assert {field.title for field in root.select({"type": TextInput})} == {"Reason", "pressed"}
+
+
+@pytest.fixture
+def acting(master, page, screen):
+    """Let an action against a straggler wait beside the proposal."""
+    master.state = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
+    page.redraw()
+    return screen
+
+
+def test_without_an_action_its_card_takes_no_room(page, screen):
+    assert not screen.action.accept.visible
+    assert not screen.action.reject.visible
+    assert "Action" not in page.text
+
+
+def test_an_open_action_has_a_card_and_buttons_of_its_own(acting, page):
+    assert "Action m1: restart worker-1" in page.text
+    assert "trains about 12 % faster" in page.text
+    assert "the start of another worker" in page.text
+    assert "worker-1 is slow: 24.0 ms" in page.text
+    assert "Action m1 (restart worker-1) waits for your decision." in page.status
     assert (acting.action.accept.label, acting.action.reject.label) == ("Accept m1", "Reject m1")
     assert acting.action.accept.tags == ["accept m1"]
     assert (acting.buttons.accept.label, acting.buttons.reject.label) == ("Accept p2", "Reject p2")
@@ -488,29 +507,29 @@ def test_an_open_action_has_a_card_and_buttons_of_its_own(acting):
 @pytest.mark.parametrize(
     ("verb", "status"), [("Accept", "accepted, not in effect yet"), ("Reject", "rejected")]
 )
-def test_an_answer_to_an_action_is_sent_with_the_reason_and_told(master, view, acting, verb, status):
-    acting.buttons._why.value = "so be it"
-    press(acting, f"{verb} m1")
-    until(lambda: answered(view))
-    redraw(view, acting)
+def test_an_answer_to_an_action_is_sent_with_the_reason_and_told(master, model, acting, verb, status, page):
+    page.field("Reason").value = "so be it"
+    page.press(f"{verb} m1")
+    until(lambda: answered(model))
+    page.redraw()
     (made,) = master.asked
     assert (made.proposal, made.why, made.verdict) == ("m1", "so be it", Verdict(verb.lower()))
-    assert f"Action m1 as {made.id}: {status}." in acting._message.text
-    assert f"({status})" in acting.action._card.text
+    assert f"Action m1 as {made.id}: {status}." in page.status
+    assert f"({status})" in page.text
     assert not acting.action.accept.visible
     assert acting.buttons.accept.label == "Accept p2", "the proposal waits on"
 
 
-def test_an_action_of_a_stale_view_or_of_an_ended_job_cannot_be_answered(master, view, acting):
+def test_an_action_of_a_stale_view_or_of_an_ended_job_cannot_be_answered(master, acting, page):
     master.state = b.snapshot(mitigations=(b.mitigation(),), phase=JobPhase.SUCCEEDED)
-    redraw(view, acting)
-    assert not acting.action._card.visible
+    page.redraw()
+    assert "Action m1" not in page.text
     assert acting.action.accept.disabled
-    assert "waits for your decision" not in acting._message.text.replace("Proposal p2 (IMPROVE) waits", "")
+    assert "waits for your decision" not in page.status.replace("Proposal p2 (IMPROVE) waits", "")
 
 
-def test_undo_of_an_action_says_what_it_does(master, view, screen):
-    view.view_model._handle.decide(ordered(BackupWorkers(1)))
-    redraw(view, screen)
+def test_undo_of_an_action_says_what_it_does(master, model, page, screen):
+    JobHandle("quick-start", master, user="ada").decide(ordered(BackupWorkers(1)))
+    page.redraw()
     assert screen.buttons.undo.label == "Undo d2"
-    assert "Undo d2 (mitigate go on without the 1 slowest worker" in screen.buttons._undone.text
+    assert "Undo d2 (mitigate go on without the 1 slowest worker" in page.text
