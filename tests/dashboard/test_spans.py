@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -118,18 +119,23 @@ def test_an_approved_request_is_a_span_of_the_one_who_approves(team, cluster, ex
     assert outcomes == ["waits", "done"]
 
 
+def watching() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "dlrover-spans"}
+
+
 def test_without_an_sdk_nothing_is_traced_or_watched(team, job):
+    before = watching()
     now = job.snapshot().target
     by(team, "otto").decide(Scale.to(replace(now, worker=replace(now.worker, count=now.worker.count + 1))))
-    assert team.steps._thread is None
+    assert watching() == before
 
 
 def test_a_step_that_never_comes_is_given_up(job, exporter, team):
-    steps = Steps(limit_s=0.0)
+    steps, before = Steps(limit_s=0.0), watching()
     steps.watch(team.commands.tracer.start_span("first step"), "d9999", job.snapshot)
     until(lambda: "first step" in spans(exporter), "the end of the wait")
     assert spans(exporter)["first step"].attributes["dlrover.step"] == "not seen"
-    until(lambda: steps._thread is None, "the end of the thread")
+    until(lambda: watching() <= before, "the end of the thread")
 
 
 def test_what_is_awaited_ends_with_the_server(job, exporter, team):

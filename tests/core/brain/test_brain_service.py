@@ -51,9 +51,10 @@ def still():
     made.shutdown(force=True)
 
 
-def brain(cluster, url, by="one", rhythm=FAST, **options) -> Brain:
+def brain(cluster, url, by="one", rhythm=FAST, on_round=lambda _: None, **options) -> Brain:
     stores = {"leases": LeaseStore(url), "rounds": RoundStore(url)}
-    return Brain(cluster, "sim", settings=BrainSettings(**options), rhythm=rhythm, by=by, **stores)
+    settings = BrainSettings(**options)
+    return Brain(cluster, "sim", settings=settings, rhythm=rhythm, by=by, on_round=on_round, **stores)
 
 
 def planned(one: Brain, n_job: int = 1):
@@ -158,7 +159,7 @@ def test_without_its_database_it_stops_planning_and_goes_on_when_it_is_back(stil
         raise BackendError("the database is away")
 
     with monkeypatch.context() as away:
-        away.setattr(one._leases, "take", gone)
+        away.setattr(LeaseStore, "take", gone)
         until(lambda: not one.renew(), what="the end of its lease")
         assert not one.leads
     assert one.renew()
@@ -183,8 +184,7 @@ def test_a_round_that_outlasts_its_lease_renews_it_unless_another_has_it(cluster
 
 def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(still, url):
     stop, seen = threading.Event(), []
-    one = brain(still, url)
-    one._on_round = seen.append
+    one = brain(still, url, on_round=seen.append)
     thread = threading.Thread(target=one.run, args=(stop,))
     thread.start()
     try:

@@ -65,9 +65,9 @@ def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
 def test_a_loop_that_is_closed_listens_no_more(cluster, teams):
     loop = AlertLoop(teams[0], AT_ONCE, lambda _: None)
     loop.begin()
-    assert cluster._listeners
+    assert cluster.n_listener
     loop.close()
-    assert not cluster._listeners
+    assert not cluster.n_listener
 
 
 def listed(cluster, at_s, *names):

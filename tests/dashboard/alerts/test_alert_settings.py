@@ -87,4 +87,4 @@ def test_a_receiver_that_cannot_be_one_stops_the_start(team):
         Alerts(team, AlertSettings(webhook_url="http://jobs.example/", webhook_secret="x"))
     with pytest.raises(InvalidValueError, match="secret"):
         Alerts(team, AlertSettings(webhook_url="https://jobs.example/"))
-    assert not team.cluster("sim")._listeners
+    assert not team.cluster("sim").n_listener

@@ -148,9 +148,9 @@ def test_a_stream_ends_with_the_sign_in(stream, sign_in):
 def test_a_browser_that_goes_leaves_no_listener_behind(server, team):
     gone = Stream(server.url, "vera")
     until(lambda: gone.messages)
-    assert team.clusters["a"]._listeners
+    assert team.clusters["a"].n_listener
     gone.close()
-    until(lambda: not team.clusters["a"]._listeners)
+    until(lambda: not team.clusters["a"].n_listener)
 
 
 def test_who_may_not_view_or_names_another_cluster_gets_no_events(server, sign_in):

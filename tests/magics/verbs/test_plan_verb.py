@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from support.waiting import until
@@ -62,9 +63,7 @@ def test_what_is_no_goal_is_a_mistake(commands, capsys):
 
 def test_of_a_job_of_which_nothing_is_known_it_says_so(commands, cluster, monkeypatch):
     handle = cluster.job("ads")
-    monkeypatch.setattr(
-        type(handle.link), "snapshot", lambda _: __import__("dataclasses").replace(known, front=None)
-    )
-    known = handle.link._cluster.snapshot("ads")
+    unknown = replace(handle.snapshot(), front=None)
+    monkeypatch.setattr(type(handle.link), "snapshot", lambda _: unknown)
     with pytest.raises(NotFoundError, match="no plan of job ads is predicted yet"):
         commands.job("ads").plan("≤ 90 cores")

@@ -10,12 +10,17 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.ray import head, patient_start
 from dlrover_nb.core.codec import to_json
+from dlrover_nb.core.disk.paths import state_folder
 
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path
+
+
+def record_file():
+    return state_folder() / "ray-head.json"
 
 
 def record_of(process, folder):
@@ -35,18 +40,16 @@ def sleeper():
 
 def test_there_is_no_head_without_a_record_or_with_garbage_for_one(state):
     assert head.running_head() is None
-    head._record_file().write_text("{")
+    record_file().write_text("{")
     assert head.running_head() is None
     assert head.stop_head() is False
 
 
 def test_a_record_whose_process_is_another_by_now_is_no_head(state, sleeper, tmp_path):
     record = record_of(sleeper, tmp_path / "f")
-    head._record_file().write_bytes(
-        to_json(head.HeadRecord("a", sleeper.pid, record.started_at_s - 99, "/x", 2))
-    )
+    record_file().write_bytes(to_json(head.HeadRecord("a", sleeper.pid, record.started_at_s - 99, "/x", 2)))
     assert head.running_head() is None
-    head._record_file().write_bytes(to_json(record))
+    record_file().write_bytes(to_json(record))
     assert head.running_head() == record
 
 
@@ -55,7 +58,7 @@ def test_stopping_ends_the_session_and_nothing_else(state, sleeper, tmp_path):
     try:
         folder = tmp_path / "head"
         folder.mkdir()
-        head._record_file().write_bytes(to_json(record_of(sleeper, folder)))
+        record_file().write_bytes(to_json(record_of(sleeper, folder)))
         assert head.stop_head() is True
         assert sleeper.wait(timeout=LIMIT_S) != 0
         assert other.poll() is None

@@ -50,8 +50,7 @@ def after_kill(killed: RecordedController, folder: Path, *, is_damaged: bool) ->
     """Return the controller of the master after one that was killed, perhaps with its disk damaged."""
     if is_damaged and (newest := segments(folder)[-1].snapshot).exists():
         damage(newest)
-    killed._journal.close()  # as the system does: what was flushed is in the file
-    killed._memory.close()
+    killed.close()  # as the system does: what was flushed is in the file
     recorded = opened(folder)
     recorded.replay()
     return recorded
@@ -90,7 +89,9 @@ def test_a_restart_from_snapshot_and_tail_equals_a_full_replay_and_no_restart(
     root = fresh(tmp_path)
     root.mkdir()
     monkeypatch.setattr(journal, "EVENT_SHARE", 0)
-    life, steady, killed = Life(seed, mode), opened(root / "a"), opened(root / "b")
+    life, steady = Life(seed, mode), opened(root / "a")
+    monkeypatch.setattr(journal, "SEGMENT_BYTES", SMALL)
+    killed = opened(root / "b")
 
     def both(event: Event) -> None:
         monkeypatch.setattr(journal, "SEGMENT_BYTES", 1 << 30)
@@ -101,7 +102,6 @@ def test_a_restart_from_snapshot_and_tail_equals_a_full_replay_and_no_restart(
             if isinstance(order, Scale):
                 both(life.obey(order))
 
-    killed._journal._due_byte = SMALL
     for event in life.start():
         both(event)
     for second in range(30):
@@ -133,8 +133,7 @@ def test_a_master_that_continues_a_job_knows_its_secrets(tmp_path: Path) -> None
     secret = "hunter2-of-the-bucket"
     first = submitted(tmp_path, checkpoint_url=f"https://ada:{secret}@store.example/models")
     first.emit(Ticked(1000.0))
-    first._journal.close()
-    first._memory.close()
+    first.close()
     second = opened(tmp_path)
     second.replay()
     why = f"it said {secret}"
@@ -153,8 +152,7 @@ def test_what_cannot_follow_from_damaged_lines_is_left_out_and_the_rest_goes_on(
     first.emit(Decided(1.0, Decision(Verdict.MODE, "ada", 1.0, mode=Mode.AUTO)))
     first.emit(Decided(2.0, Decision(Verdict.MODE, "bea", 2.0, mode=Mode.MANUAL)))
     first.emit(Decided(3.0, Decision(Verdict.MODE, "cyd", 3.0, mode=Mode.SUGGEST)))
-    first._journal.close()
-    first._memory.close()
+    first.close()
     lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
     (tmp_path / JOURNAL).write_bytes(b"".join([*lines[:3], b"\xff\n", *lines[4:]]))
     with caplog.at_level(logging.WARNING):
@@ -165,12 +163,17 @@ def test_what_cannot_follow_from_damaged_lines_is_left_out_and_the_rest_goes_on(
     second.close()
 
 
-def test_a_journal_without_a_readable_beginning_lets_the_job_begin_its_records_anew(tmp_path: Path) -> None:
-    first = submitted(tmp_path)
-    for _ in range(3):
-        first._begin_segment()
-    first._journal.close()
-    first._memory.close()
+def test_a_journal_without_a_readable_beginning_lets_the_job_begin_its_records_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as short:
+        short.setattr(journal, "SEGMENT_BYTES", 1)
+        short.setattr(journal, "EVENT_SHARE", 0)
+        first = submitted(tmp_path)
+        for second in range(3):
+            first.emit(Ticked(1000.0 + second))
+        first.close()
+    assert segments(tmp_path)[0].number > 0
     for segment in segments(tmp_path):
         damage(segment.snapshot)
     second = opened(tmp_path)
@@ -179,8 +182,7 @@ def test_a_journal_without_a_readable_beginning_lets_the_job_begin_its_records_a
     life = Life(0, Mode.AUTO)
     for event in [*life.start(), *life.second()]:
         second.emit(event)
-    second._journal.close()
-    second._memory.close()
+    second.close()
     third = opened(tmp_path)
     third.replay()
     assert seen(third) == seen(second)
@@ -200,8 +202,7 @@ def test_a_policy_that_no_snapshot_can_hold_costs_room_and_nothing_else(
             outcome(recorded, event)
     assert [segment.number for segment in segments(tmp_path)] == [0]
     assert "cannot be kept over a restart" in caplog.text
-    recorded._journal.close()
-    recorded._memory.close()
+    recorded.close()
     again = opened(tmp_path)
     again.replay()
     assert seen(again) == seen(recorded)

@@ -70,8 +70,7 @@ def test_a_master_that_continues_a_job_knows_the_action_under_way(tmp_path, monk
     history = HistoryStore(f"sqlite:///{tmp_path / 'history.db'}")
     assert history.mitigations("clicks") == job.view.mitigations
     assert first.controller.acting == job.controller.acting is not None
-    first._journal.close()
-    first._memory.close()
+    first.close()
     assert (len(segments(tmp_path)) > 1) == (segment_bytes < 1 << 30)
     second = RecordedController("clicks", tmp_path, f"sqlite:///{tmp_path / 'history.db'}")
     second.replay()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.runtime.kernel_world import every_kernel  # noqa: F401
+from support.runtime.kernel_world import every_kernel, pieces_of  # noqa: F401 - the first repeats tests on each kernel
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels import kernel, maps
@@ -65,7 +63,7 @@ class Table:
 
     @property
     def pieces(self):
-        return self.slots._lines.array[: N_LINE * len(self.slots._n_row)]
+        return pieces_of(self.slots)
 
 
 @pytest.mark.more
@@ -85,10 +83,11 @@ def test_a_growing_map_is_a_dictionary(pool, seed):
         held = table.held[: table.n]
         np.testing.assert_array_equal(table.slots.find(held, table.held), np.arange(table.n))
         assert (table.slots.find(np.setdiff1d(pool, held), table.held) == -1).all()
-        assert table.slots._n_row.sum() == table.n
-        assert (table.slots._n_row <= maps._most(maps._MOST_USED)).all()
+        assert table.pieces.n_row.sum() == table.n
+        assert (table.pieces.n_row <= table.pieces.most).all()
     table.drop(np.arange(table.n))
-    assert not table.pieces[:, : maps._SLOTS].any()
+    assert not table.pieces.lines["tags"].any()
+    assert not table.pieces.lines["n_passed"].any()
 
 
 @laws
@@ -100,15 +99,16 @@ def test_an_insertion_moves_rows_of_full_pieces_only_and_those_fit_in_one(sizes,
     table.slots._split = lambda piece, held: (split.append(piece), whole(piece, held))
     table.slots._place = lambda ids, slots: (moved.append(len(ids)), place(ids, slots))
     for size in sizes[:30]:
-        n_piece, before = len(table.slots._n_row), table.slots._n_row.copy()
+        before = table.pieces.n_row.copy()
+        n_piece = len(before)
         split.clear()
         moved.clear()
         table.insert(ids[table.n : table.n + size])
-        assert max(moved[:-1], default=0) <= maps._most(maps._MOST_USED)
-        assert len(table.slots._n_row) == n_piece + len(split)
+        assert max(moved[:-1], default=0) <= table.pieces.most
+        assert len(table.pieces.n_row) == n_piece + len(split)
         untouched = np.setdiff1d(np.arange(n_piece), split)
-        assert (table.slots._n_row[untouched] >= before[untouched]).all()
-        assert Counter(table.slots._directory.tolist()).keys() == set(range(n_piece + len(split)))
+        assert (table.pieces.n_row[untouched] >= before[untouched]).all()
+        assert set(table.pieces.directory.tolist()) == set(range(n_piece + len(split)))
     np.testing.assert_array_equal(table.slots.find(ids[: table.n], table.held), np.arange(table.n))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.runtime.kernel_world import pieces_of
 
 from dlrover_nb.core.runtime.kernels import kernel, maps, reserved
 from dlrover_nb.core.runtime.kernels.reserved import Reserved
@@ -79,10 +80,10 @@ def test_where_the_system_refuses_address_space_less_is_reserved(monkeypatch):
 
 def n_piece_of(n_row):
     """Return into how many pieces `n_row` rows are split, were ids spread evenly, and the entries of the directory."""
-    pieces, depth, shares = 0, 3, [(8, 3)]
+    pieces, depth, shares, early = 0, 3, [(8, 3)], pieces_of(kernel().hash_map(1)).early
     while shares:
         entries, of = shares.pop()
-        if n_row * entries / 2**of <= maps._most(maps._EARLY):
+        if n_row * entries / 2**of <= early:
             pieces, depth = pieces + 1, max(depth, of)
             continue
         while entries < maps._LEAST_RANGE:
@@ -101,11 +102,11 @@ def map_bytes(n_row):
 def test_the_calculation_is_that_of_a_real_map(n_row):
     slots, held = kernel().hash_map(n_row), np.arange(n_row)
     for start in range(0, n_row, 5000):
-        n_piece = len(slots._n_row)
+        n_piece = len(pieces_of(slots).n_row)
         slots.insert(held[start : start + 5000], start, held)
-        assert len(slots._n_row) <= n_piece + 1 + 5000 // maps._ROWS_PER_SPLIT
+        assert len(pieces_of(slots).n_row) <= n_piece + 1 + 5000 // maps._ROWS_PER_SPLIT
     np.testing.assert_array_equal(slots.find(held, held), held)
-    assert len(slots._n_row) == pytest.approx(n_piece_of(n_row)[0], rel=0.15, abs=2)
+    assert len(pieces_of(slots).n_row) == pytest.approx(n_piece_of(n_row)[0], rel=0.15, abs=2)
     assert slots.n_byte <= 1.2 * map_bytes(n_row) + 300_000
 
 

@@ -42,17 +42,21 @@ def context():
 
 
 @pytest.fixture
-def lonely(context, tmp_path):
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def lonely(context, tmp_path, clock):
     """Return an agent whose master is not there yet."""
     config = NodeConfig(
         "w0", Role.WORKER, SPEC, FEATURES, 1.0, 512, f"ipc://{tmp_path}/run/m", "ipc", str(tmp_path), "", ""
     )
-    clock = ManualClock()
     return Agent(context, config, clock, TimeAccounting(clock))
 
 
-def test_a_node_that_leaves_does_not_wait_long_for_another_master(context, lonely):
-    lonely._clock.advance(LEAVING_ALONE_S + 1)
+def test_a_node_that_leaves_does_not_wait_long_for_another_master(lonely, clock):
+    clock.advance(LEAVING_ALONE_S + 1)
     lonely.tick()
     lonely.leave()
     with pytest.raises(BackendError, match="for 30 s, so it ends"):

@@ -214,7 +214,7 @@ def test_only_a_growing_map_keeps_a_kernel_from_new_rows(monkeypatch):
     monkeypatch.setattr(maps, "_EARLY", 500 / (12 * maps.N_LINE))
     with worlds(model=replace(MODEL, embedding=Embedding.HASH)) as (compiled, python, *messages):
         exchanges(compiled, range(20))
-        n_piece = len(compiled.stores[0]._rows._map._n_row)
+        n_piece = compiled.stores[0].plain_server(compiled.epoch).parameters.n_piece
         assert n_piece > 1
         assert left == [Outcome.MAP_GROWS] * (n_piece - 1)
         exchanges(python, range(20))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -86,10 +88,26 @@ ANSWERS = (
 
 
 class Router:
-    """Keeps what would be sent."""
+    """The socket of a PS: it has what a worker sent, and keeps what would be sent to it."""
 
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
+        self._came: deque[bytes] = deque()
+
+    def take(self, identity: bytes, frames: list[bytes]) -> None:
+        """Take in a message, for the next `Serving.serve`."""
+        self._came.extend([identity, *frames])
+
+    def recv(self, flags: int = 0, *, copy: bool) -> zmq.Frame:
+        assert not copy
+        if not self._came:
+            assert flags == zmq.NOBLOCK
+            raise zmq.Again
+        return zmq.Frame(self._came.popleft())
+
+    def getsockopt(self, option: int) -> int:
+        assert option == zmq.RCVMORE
+        return int(bool(self._came))
 
     def send_multipart(self, frames: list[bytes], *, copy: bool) -> None:
         assert not copy
@@ -138,12 +156,14 @@ def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, li
     slabs = AttachedSlabs()
     serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync), slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
-    serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
+    router.take(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))
+    serving.serve()
     for identity, request, arrays in requests:
         n_array = {KeepGradients: 3, InitDense: 0, Join: 0, Leave: 0, Arrive: 0, OfferSlab: 0}.get(
             type(request), 4
         )
-        serving._serve(identity, frames_of(request, arrays[:n_array]))  # type: ignore[arg-type]
+        router.take(identity, frames_of(request, arrays[:n_array]))
+        serving.serve()
     for _, *answer in router.sent:
         assert isinstance(decode(answer)[0], ANSWERS)
 
@@ -155,8 +175,10 @@ def test_rows_without_numbers_are_refused_however_many_a_message_names(place: in
     router, slabs = Router(), AttachedSlabs()
     serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", SPEC, slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
-    serving._serve(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))  # type: ignore[arg-type]
+    router.take(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))
+    serving.serve()
     arrays = [np.empty(0, kind) for kind in (np.int64, np.float32, np.float32, np.int64)]
     arrays[place] = np.empty((n, 0, 0), arrays[place].dtype)
-    serving._serve(b"a", frames_of(Exchange(1, 1), arrays))  # type: ignore[arg-type]
+    router.take(b"a", frames_of(Exchange(1, 1), arrays))
+    serving.serve()
     assert isinstance(decode(router.sent[-1][1:])[0], ExchangeRefused)

@@ -167,7 +167,8 @@ def test_a_batch_that_is_skipped_leaves_them(spoilt: str, why: str, monkeypatch:
 
 def random_push(rng: np.random.Generator, store: ParameterStore, push: Floats, *, as_requests: bool) -> None:
     """Push a dense vector as a worker's request does, or by the store's own method."""
-    mine = np.ascontiguousarray(push[store._dense.range])
+    start, n = store.export().dense_offset, store.answer_shape[1]
+    mine = np.ascontiguousarray(push[start : start + n])
     pushed, out = (NO_ROWS, NO_FLOATS, mine), store.new_answer(0, is_copied=False)
     if not as_requests or store.exchange(1, pushed, NO_ROWS, out) is None:
         store.push_dense(mine)

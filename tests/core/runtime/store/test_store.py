@@ -19,8 +19,8 @@ from dlrover_nb.core.runtime.store import (
     pending,
     rows,
 )
-from dlrover_nb.core.structs.job.job import Averages, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
+from dlrover_nb.core.runtime.store import store as store_module
+from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 N_TABLE, N_DENSE = 5_000, 37
@@ -39,7 +39,7 @@ laws = settings(deadline=None, max_examples=10)
 
 def make(model=MODEL, index=0, n_ps=1):
     store = ParameterStore(model, N_TABLE, N_DENSE, index=index, n_ps=n_ps)
-    store.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32)[store._dense.range])
+    store.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32)[dense_slice(N_DENSE, index, n_ps)])
     return store
 
 
@@ -62,9 +62,9 @@ class Cluster:
         return [self.owner[ids % N_BUCKET] == i for i in range(len(self.stores))]
 
     def push(self, ids, gradients, dense):
-        for store, mine in zip(self.stores, self.parts(ids), strict=True):
+        for i, (store, mine) in enumerate(zip(self.stores, self.parts(ids), strict=True)):
             store.push(ids[mine], gradients[mine])
-            store.push_dense(dense[store._dense.range])
+            store.push_dense(dense[dense_slice(N_DENSE, i, len(self.stores))])
 
     def pull(self, ids):
         values = np.empty((len(ids), MODEL.row_width), np.float32)
@@ -127,7 +127,7 @@ def test_what_n_ps_export_m_ps_load(model, seeds, before, after):
     for i, store in enumerate(new.stores):
         for part in old.stores:
             store.load(part.export(), owned_buckets(even_bucket_owner(after), i))
-        assert store._dense.ready
+        assert store.export().dense.size
     for cluster in (old, new):
         cluster.push(*step(99, model))  # the optimizer's state came along, so the next step is the same
     assert_same(old, new, model)
@@ -184,7 +184,8 @@ def test_rows_are_pending_again_whoever_changes_them(model, monkeypatch):
         n_served += push_as_requests_do(served, *step(seed, model)[:2])
         single.push(*step(seed, model)[:2])
         assert served.n_pending == single.n_pending
-        np.testing.assert_array_equal(*(store._rows.marked[: store.n_row] for store in (served, single)))
+    mine, theirs = (store.take_pending(N_TABLE) for store in (served, single))
+    np.testing.assert_array_equal(mine.ids, theirs.ids)
     assert n_served == 9 * (kernel().NAME == "c")
     assert held(served) == held(single)
 
@@ -205,10 +206,11 @@ def test_rows_dropped_little_by_little_are_out_of_the_way_at_each_step(
 ):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_MOST_SEARCHED", searched)
-        drop_by_steps(model, before, during, gone, most)
+        patch.setattr(store_module, "_DROP", most)
+        drop_by_steps(model, before, during, gone)
 
 
-def drop_by_steps(model, before, during, gone, most):
+def drop_by_steps(model, before, during, gone):
     store, stayed = make(model), make(model)
     for seed in before:
         store.push(*step(seed, model)[:2])
@@ -217,7 +219,7 @@ def drop_by_steps(model, before, during, gone, most):
     store.begin_drop(gone)
     seeds, has_more = [*during], True
     while has_more:
-        has_more = store._rows.remove_some(most)
+        has_more = store.drop_some()
         for seed in seeds[:1]:  # what stays is trained meanwhile
             ids, gradients, _ = step(seed, model)
             stays = ~gone[ids % N_BUCKET]
@@ -256,11 +258,12 @@ def test_a_step_of_a_drop_searches_and_moves_few_rows_of_a_large_table(model, mo
 
 
 @models
-def test_a_drop_of_all_amid_one_in_steps_leaves_nothing(model):
+def test_a_drop_of_all_amid_one_in_steps_leaves_nothing(model, monkeypatch):
+    monkeypatch.setattr(store_module, "_DROP", 1000)
     store = make(model)
     store.push(all_ids(model), np.ones((N_TABLE, 4), np.float32))
     store.begin_drop(np.arange(N_BUCKET) >= 16)
-    assert store._rows.remove_some(1000)
+    assert store.drop_some()
     store.drop(np.ones(N_BUCKET, np.bool_))
     while store.drop_some():
         assert store.n_row == 0
@@ -321,8 +324,8 @@ def test_a_dense_slice_is_placed_anew_from_what_others_held(model, seeds, before
     whole = make(model)
     for seed in seeds:
         whole.push_dense(step(seed)[2])
-    placed = store._dense.range
-    assert placed == dense_slice(N_DENSE, index, after)
+    placed = dense_slice(N_DENSE, index, after)
+    assert store.export().dense_offset == placed.start
     gradient = step(99)[2]
     whole.push_dense(gradient)
     store.push_dense(gradient[placed])
@@ -333,10 +336,9 @@ def test_a_dense_slice_is_ready_only_when_all_of_it_is_there():
     stores = [make(index=i, n_ps=3) for i in range(3)]
     whole = ParameterStore(MODEL, N_TABLE, N_DENSE)
     for i, store in enumerate(stores):
-        assert not whole._dense.ready
         assert whole.export().dense.shape == (2, 0)
         whole.load_dense(store.export())
-        assert whole._dense.ready is (i == 2)
+        assert (whole.export().dense.shape == (2, N_DENSE)) is (i == 2)
 
 
 @laws

@@ -17,8 +17,8 @@ from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
 from dlrover_nb.core.runtime.checkpoints.image import parse
 from dlrover_nb.core.runtime.kernels import copying, kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, cut
-from dlrover_nb.core.structs.job.job import ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import Embedding
+from dlrover_nb.core.runtime.store import store as store_module
+from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 MODEL = ModelSpec(embedding_dim=3, seed=5, embedding=Embedding.HASH)
@@ -64,7 +64,7 @@ class Stream:
         """Begin to free the rows of some buckets, or take a step of that."""
         if not self.is_dropping:
             self.store.begin_drop(self.rng.random(N_BUCKET) < 0.2)
-        self.is_dropping = self.store._rows.remove_some(300)
+        self.is_dropping = self.store.drop_some()
 
     def end_drop(self):
         while self.is_dropping:
@@ -106,6 +106,7 @@ def small_chunks_and_blocks(monkeypatch):
     row_bytes = 8 + 4 * 8
     monkeypatch.setattr(cut, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(cut, "CHUNK_BYTES", N_CHUNK * row_bytes)
+    monkeypatch.setattr(store_module, "_DROP", 100)
 
 
 @pytest.mark.more
@@ -114,10 +115,10 @@ def small_chunks_and_blocks(monkeypatch):
 def test_changes_between_any_two_chunks_are_not_in_the_copy(seed, bursts):
     store, stream = make(seed)
     expected, waiting = stopped(store), list(bursts)
-    made, body, copy = begun(store)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "copying", copying.NumpyCopying)
+        made, body, copy = begun(store)
         patch.setattr(copying.time, "sleep", lambda _: waiting and stream.change(waiting.pop()))
-        made._copying = copying.NumpyCopying()
         copy()
     assert made.is_copied
     np.testing.assert_array_equal(body, expected)
@@ -166,9 +167,11 @@ def test_a_cut_amid_freeing_rows_is_the_one_after_it(seed, bursts, chosen, n_ste
     expected, n_before, waiting = in_order(copied(twin)), store.n_row, list(bursts)
     store.begin_drop(gone)
     for _ in range(n_step):
-        store._rows.remove_some(100)
+        store.drop_some()
     is_untidy, stream.gone = gone[store.export().ids % N_BUCKET].any(), gone
-    made, body, copy = begun(store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "copying", copying.NumpyCopying)
+        made, body, copy = begun(store)
     assert made.chooses == is_untidy
     assert (made.changed is None) == (is_untidy or store.n_row < n_before)
 
@@ -180,7 +183,6 @@ def test_a_cut_amid_freeing_rows_is_the_one_after_it(seed, bursts, chosen, n_ste
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copying.time, "sleep", change)
-        made._copying = copying.NumpyCopying()
         copy()
     for found, of_twin in zip(in_order(body), expected, strict=True):
         np.testing.assert_array_equal(found, of_twin)
@@ -198,7 +200,7 @@ def test_rows_are_left_out_while_others_change_at_any_moment(seed, monkeypatch):
     twin.drop(stream.gone)
     expected = in_order(copied(twin))
     store.begin_drop(stream.gone)
-    store._rows.remove_some(100)
+    store.drop_some()
     _, body, copy = begun(store)
     thread, n_change = threading.Thread(target=copy), 0
     thread.start()
@@ -259,18 +261,24 @@ def test_what_is_not_finite_at_the_cut_is_refused_whatever_comes_later():
         copy()
 
 
+def set_dense(store, value):
+    """Let the dense slice become this value, as by steps that are each finite."""
+    dense = np.full_like(store.export().dense, value)
+    store.load_dense(StorePart(np.empty(0, np.int64), np.empty((0, 1), np.float32), 0, dense))
+
+
 @pytest.mark.parametrize("where", ["rows", "dense"])
 def test_what_is_not_finite_and_replaced_while_it_is_copied_is_refused_too(where):
     store, stream = make()
     if where == "rows":
         stream.push_nan()
     else:
-        store._dense.table[0, 2] = np.inf
+        set_dense(store, np.inf)
     _, body, copy = begun(store)
     part = store.export()
     ids = part.ids.copy()
     store.absorb(StorePart(ids, np.ones_like(part.table), 0, np.empty((2, 0), np.float32)))
-    store._dense.table[:] = 1
+    set_dense(store, 1.0)
     with pytest.raises(CheckpointError, match="not all of its parameters are finite"):
         copy()
     assert not np.isfinite(body[64:].view(np.float32)).all()
