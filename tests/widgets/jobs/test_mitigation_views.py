@@ -28,7 +28,6 @@ from dlrover_nb.core.structs.training.stragglers import Pace
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.terminal import render
-from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.plans import decision_view, plans_view
 from dlrover_nb.widgets.jobs.status import jobs_view, status_view
 from dlrover_nb.widgets.live.browser.poller import Poller
@@ -46,27 +45,14 @@ OPEN = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
 RESTART = KillRestart("worker-1", Role.WORKER)
 
 
-@for_each(
-    ("gain", "words"),
-    [
-        (0.12, "trains about 12 % faster"),
-        (-0.03, "trains about 3 % slower"),
-        (0.001, "trains about as fast"),
-        (None, "not known"),
-        (float("nan"), "not known"),
-    ],
-)
-def test_a_gain_is_a_share_of_the_speed(gain, words):
-    assert gain_words(gain) == words
+def test_a_gain_is_a_share_of_the_speed(words):
+    gains = (0.12, -0.03, 0.001, None, float("nan"))
+    assert {str(gain): gain_words(gain) for gain in gains} == words
 
 
-def test_who_is_slow_is_told_with_the_times_since_when_and_by_which_rule():
-    said = slow_words(b.straggler(), "quick-start")
-    assert said.startswith(
-        "worker-1 is slow: 24.0 ms of its own in an iteration, its peers 12.0 ms (2.0 times)"
-    )
-    assert said.endswith("persistent (z-score 4.1 over 3).")
-    assert "in a request" in slow_words(b.straggler("ps-0", Role.PS), "quick-start")
+def test_who_is_slow_is_told_with_the_times_since_when_and_by_which_rule(words):
+    slow = b.straggler(), b.straggler("ps-0", Role.PS)
+    assert [slow_words(each, "quick-start") for each in slow] == words
 
 
 def test_a_node_that_is_slow_over_both_windows_is_told_once():
@@ -74,49 +60,31 @@ def test_a_node_that_is_slow_over_both_windows_is_told_once():
     assert worst((short, b.straggler())) == worst((b.straggler(), short)) == (b.straggler(),)
 
 
-@pytest.mark.parametrize(
-    "view",
-    [mitigations_view(OPEN), status_view(OPEN, None), plans_view(OPEN)],
-    ids=["verb", "status", "plans"],
-)
-def test_an_open_action_is_shown_with_its_numbers_and_the_commands_that_answer_it(view):
+def test_an_open_action_is_shown_with_its_numbers_and_the_commands_that_answer_it(words):
+    assert mitigations_view(OPEN).text() == words
+
+
+@pytest.mark.parametrize("view", [status_view(OPEN, None), plans_view(OPEN)], ids=["status", "plans"])
+def test_other_views_have_an_open_action_with_its_numbers_and_commands_too(view):
     for text in (view.text(), view.html()):
-        assert "restart worker-1" in text
         assert "24.0 ms" in text
-        assert "12 % faster" in text
+        assert gain_words(0.12) in text
         assert "%dlrover accept quick-start m1" in text
         assert "%dlrover reject quick-start m1" in text
 
 
-def test_the_table_names_status_decider_and_decision():
+def test_the_table_names_status_decider_and_decision(words):
     done = b.mitigation("m1", status=ProposalStatus.APPLIED, decision="d2")
     no = b.mitigation("m2", BackupWorkers(1), status=ProposalStatus.REJECTED, gain=None)
     said = (
         Decision(Verdict.ACCEPT, "ada", b.START_S + 290, "m1", id="d2"),
         Decision(Verdict.REJECT, "bob", b.START_S + 291, "m2", id="d3"),
     )
-    (table,) = (
-        block
-        for block in mitigations_view(b.snapshot(mitigations=(done, no), decisions=said)).blocks
-        if getattr(block, "title", "") == "Actions so far"
-    )
-    assert [(row[0], row[1], row[3], *row[5:]) for row in table.rows] == [
-        ("m1", "restart worker-1", "trains about 12 % faster", "in effect", "ada", "d2"),
-        (
-            "m2",
-            "go on without the 1 slowest worker of each iteration",
-            units.MISSING,
-            "rejected",
-            "bob",
-            units.MISSING,
-        ),
-    ]
+    assert mitigations_view(b.snapshot(mitigations=(done, no), decisions=said)).text() == words
 
 
-def test_without_any_action_the_view_says_how_to_order_one():
-    text = mitigations_view(b.snapshot()).text()
-    assert "No action against stragglers was proposed or ordered yet." in text
-    assert "%dlrover mitigate quick-start --restart NODE" in text
+def test_without_any_action_the_view_says_how_to_order_one(words):
+    assert mitigations_view(b.snapshot()).text() == words
 
 
 def test_nothing_waits_and_nobody_is_slow_in_a_job_that_has_ended():
@@ -152,46 +120,35 @@ def test_no_command_orders_accumulated_batches():
     assert order_command("ads", AdjustBatches((("worker-0", 8),), (("worker-0", 2),))) == ""
 
 
-@for_each(
-    ("status", "words"),
-    [
-        (ProposalStatus.PENDING, "open"),
-        (ProposalStatus.ACCEPTED, "accepted, not in effect yet"),
-        (ProposalStatus.APPLIED, "in effect"),
-        (ProposalStatus.FAILED, "failed (no room)"),
-        (ProposalStatus.EXPIRED, "expired (no room)"),
-    ],
-)
-def test_an_action_is_in_effect_only_once_that_is_known(status, words):
-    note = "no room" if "(" in words else ""
-    assert status_words(replace(b.mitigation(status=status), note=note)) == words
+def test_an_action_is_in_effect_only_once_that_is_known(words):
+    said = {
+        f"{status} {note}".rstrip(): status_words(replace(b.mitigation(status=status), note=note))
+        for status in ProposalStatus
+        for note in ("", "no room")
+    }
+    assert [status for status, told in said.items() if told == said["applied"]] == ["applied"]
+    assert said == words
 
 
 def job(snapshot):
     return api.Job(JobHandle("quick-start", Master(snapshot), user="ada"), Poller())
 
 
-def test_the_result_of_an_answer_tells_the_action_and_how_far_it_is():
+def test_the_result_of_an_answer_tells_the_action_and_how_far_it_is(words):
     shown = job(b.snapshot(proposals=(), mitigations=(b.mitigation(),))).accept(why="so be it")
-    text = str(shown)
-    assert "accept m1" in text
-    assert "action m1 (restart worker-1) is accepted, not in effect yet" in text
-    assert "trains about 12 % faster" in text
+    assert str(shown) == words
     assert shown.tables().json()
 
 
-def test_the_result_of_an_order_tells_the_action():
-    shown = job(b.snapshot()).mitigate(backup=1, why="it is slow")
-    text = str(shown)
-    assert "mitigate: go on without the 1 slowest worker of each iteration" in text
-    assert "action m1 (go on without the 1 slowest worker of each iteration) is accepted" in text
+def test_the_result_of_an_order_tells_the_action(words):
+    assert str(job(b.snapshot()).mitigate(backup=1, why="it is slow")) == words
 
 
-def test_a_decision_that_no_report_tells_of_yet_promises_nothing():
+def test_a_decision_that_no_report_tells_of_yet_promises_nothing(words):
     made = Decision(Verdict.ACCEPT, "ada", b.START_S, "m1", id="d9")
-    assert "the next report of the job shows the result" in decision_view(made, OPEN).text()
     ordered = replace(made, verdict=Verdict.MITIGATE, proposal=None)
-    assert "requested, not in effect yet" in decision_view(ordered, b.snapshot()).text()
+    assert decision_view(made, OPEN).text() == words(name="answer")
+    assert decision_view(ordered, b.snapshot()).text() == words(name="order")
 
 
 def test_a_report_and_a_terminal_tell_what_waits_and_what_was_done():

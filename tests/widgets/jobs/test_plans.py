@@ -31,15 +31,15 @@ def test_an_open_proposal_says_what_auto_mode_waits_for():
     assert "waits" not in dict(change_facts(closed, USD))
 
 
-def test_a_decision_that_the_picture_does_not_know_yet_tells_nothing_of_its_effect():
+def test_a_decision_that_the_picture_does_not_know_yet_tells_nothing_of_its_effect(words):
     before = b.snapshot(mode=Mode.SUGGEST)
     mode = Decision(Verdict.MODE, "ada", 0.0, mode=Mode.AUTO, id="d9")
     pin = Decision(Verdict.PIN, "ada", 0.0, pins=Pins(workers=2), id="d9")
     accept = Decision(Verdict.ACCEPT, "ada", 0.0, proposal="p2", id="d9")
     for decision, proposal in ((mode, None), (pin, None), (accept, b.proposal())):
-        assert state_words(decision, proposal, before) == "the next report of the job shows the result"
+        assert state_words(decision, proposal, before) == words(name="not known yet")
     after = replace(before, mode=Mode.AUTO, decisions=(*before.decisions, mode))
-    assert state_words(mode, None, after) == "the job is in auto mode"
+    assert state_words(mode, None, after) == words(name="known")
 
 
 def test_an_override_to_type_names_memory_only_where_it_changes():

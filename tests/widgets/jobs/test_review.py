@@ -50,27 +50,26 @@ def test_only_an_applied_proposal_is_called_applied(status):
         assert " applied" not in message.replace("not applied yet", "")
 
 
-def test_a_press_says_asked_and_locks_the_buttons_until_the_master_answers():
+def test_a_press_says_asked_and_locks_the_buttons_until_the_master_answers(words):
     card = review(b.snapshot(), PendingAction(Verdict.ACCEPT, "p2"), FRESH)
-    assert "Asked to accept p2" in card.message
+    assert card.message == words
     assert not card.can_decide
 
 
-def test_a_refusal_is_told_with_its_reason_and_the_newer_proposal_is_open():
+def test_a_refusal_is_told_with_its_reason_and_the_newer_proposal_is_open(words):
     stale = PendingAction(
         Verdict.ACCEPT, "p1", Answer.REFUSED, why="proposal p1 is no longer open\n  superseded by p2"
     )
     card = review(b.snapshot(), stale, FRESH)
-    assert "Refused to accept p1: proposal p1 is no longer open" in card.message
-    assert "p2" in card.message
+    assert card.message == words
     assert card.can_decide
 
 
-def test_the_pause_of_an_applied_plan_is_the_measured_one():
+def test_the_pause_of_an_applied_plan_is_the_measured_one(words):
     applied = with_status(ProposalStatus.APPLIED)
     marker = replace(applied.markers[-1], at_s=applied.proposals[0].created_at_s + 5, pause_s=3.25)
     message = review(replace(applied, markers=(*applied.markers, marker)), TAKEN, FRESH).message
-    assert "as d2: applied after a pause of 3.25 s" in message
+    assert message == words
 
 
 @pytest.mark.parametrize("link", [Link(14.0), Link(1.0, "the master does not answer")])
@@ -92,11 +91,10 @@ def test_a_finished_job_takes_no_decision_and_is_never_stale():
     assert "stale" not in header_html(snapshot, Link(999.0))
 
 
-def test_an_exploring_proposal_says_so_on_its_card():
+def test_an_exploring_proposal_says_so_on_its_card(words, lines_of):
     snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
     html = card_html(review(snapshot, None, FRESH), snapshot)
-    assert "EXPLORE" in html
-    assert "experiment" in html
+    assert lines_of(html).splitlines()[:3] == words
 
 
 def test_names_from_the_cluster_are_escaped():
@@ -109,14 +107,11 @@ def test_names_from_the_cluster_are_escaped():
     assert "&lt;script" in out
 
 
-def test_an_override_is_told_as_the_users_own_plan():
+def test_an_override_is_told_as_the_users_own_plan(words):
     mine = PendingAction(
         Verdict.OVERRIDE, "p2", Answer.TAKEN, Decision(Verdict.OVERRIDE, "ada", 0.0, "p2", id="d2")
     )
-    assert (
-        "Your plan instead of p2 as d2: applying"
-        in review(with_status(ProposalStatus.APPLYING), mine, FRESH).message
-    )
+    assert review(with_status(ProposalStatus.APPLYING), mine, FRESH).message == words
 
 
 def test_the_live_view_says_once_what_a_node_waits_for():
@@ -132,32 +127,26 @@ def test_the_live_view_says_once_what_a_node_waits_for():
     assert "(worker-1)" not in header_html(b.snapshot(nodes=(waiting,), phase=JobPhase.STOPPED), FRESH)
 
 
-def test_the_head_line_counts_down_to_full_memory_and_an_ended_job_has_no_such_clock():
-    assert "PS memory full in 2 min" in header_html(b.snapshot(), FRESH)
-    assert "PS memory full in 63 s" in header_html(b.snapshot(), Link(40.0))
-    assert "PS memory full in moments" in header_html(b.snapshot(), Link(400.0))
+def test_the_head_line_counts_down_to_full_memory_and_an_ended_job_has_no_such_clock(words, lines_of):
+    heads = [lines_of(header_html(b.snapshot(), link)) for link in (FRESH, Link(40.0), Link(400.0))]
+    assert [line for head in heads for line in head.splitlines() if "memory full" in line] == words
     assert "memory full" not in header_html(b.snapshot(phase=JobPhase.SUCCEEDED), FRESH)
 
 
-def test_a_change_that_answers_no_proposal_is_told_by_what_has_become_of_it():
+def test_a_change_that_answers_no_proposal_is_told_by_what_has_become_of_it(words):
     scale = Decision(Verdict.SCALE, "ada", 0.0, plan=b.BETTER_PLAN, id="d2")
     asked = PendingAction(
         Verdict.SCALE, answer=Answer.TAKEN, decision=scale, aim="scale to 2w x 0.5 + 1p x 0.5"
     )
-    waits = review(b.snapshot(), asked, FRESH).message
-    assert "Scale to 2w x 0.5 + 1p x 0.5 (decision d2): requested" in waits
-    assert "Proposal p2 (IMPROVE) waits" in waits
+    assert review(b.snapshot(), asked, FRESH).message == words(name="it waits")
     runs = b.snapshot(running=b.BETTER_PLAN, target=b.BETTER_PLAN)
-    assert "Scale to 2w x 0.5 + 1p x 0.5 (decision d2): applied" in review(runs, asked, FRESH).message
+    assert review(runs, asked, FRESH).message == words(name="it runs")
 
 
-def test_undo_says_what_it_goes_back_to():
+def test_undo_says_what_it_goes_back_to(words):
     done = Decision(Verdict.MODE, "ada", 0.0, mode=Mode.AUTO, id="d2")
     back = Decision(Verdict.MODE, "", 0.0, mode=Mode.SUGGEST, undoes="d2")
-    assert (
-        undo_words(b.snapshot(decisions=(done,), undo=back))
-        == "Undo d2 (mode auto) goes back to suggest mode."
-    )
+    assert undo_words(b.snapshot(decisions=(done,), undo=back)) == words
     assert undo_words(b.snapshot()) == ""
     assert undo_label(b.snapshot()) == "Undo"
 
@@ -194,15 +183,14 @@ def test_every_view_tells_the_plan_that_ran_and_the_wanted_one_apart():
     assert f"plan {now.short} &middot;" in header_html(b.snapshot(), FRESH)
 
 
-def test_a_decision_on_a_plan_says_whether_it_ran():
+def test_a_decision_on_a_plan_says_whether_it_ran(words):
     scale = Decision(Verdict.SCALE, "ada", 10.0, plan=b.BETTER_PLAN, id="d9")
     state = {"decisions": (scale,), "running": None, "target": b.BETTER_PLAN, "markers": ()}
     under_way = b.snapshot(under_way="d9", **state)
-    assert state_words(scale, None, under_way) == "requested, not applied yet"
     back = replace(under_way, under_way="", running=b.NOW_PLAN)
-    assert state_words(scale, None, back).startswith("not applied: cancelled")
     since = replace(back, markers=(PlanMarker(20.0, b.BETTER_PLAN, 0.0, None),))
-    assert state_words(scale, None, since) == "applied, and replaced since"
+    pictures = {"under way": under_way, "taken back": back, "replaced": since}
+    assert {name: state_words(scale, None, shown) for name, shown in pictures.items()} == words
 
 
 def test_an_ended_job_shows_its_mean_throughput_and_its_last_plan():
@@ -243,16 +231,15 @@ def test_a_button_means_its_action_and_its_object(label, means):
     assert meaning(label) == means
 
 
-def test_a_press_counts_only_once_the_button_has_stood_for_a_moment():
-    assert "just changed to 'Accept p2'" in too_early("Accept p2", LOCK_S - 0.001)
+def test_a_press_counts_only_once_the_button_has_stood_for_a_moment(words):
+    assert too_early("Accept p2", LOCK_S - 0.001) == words
     assert too_early("Accept p2", LOCK_S) == ""
 
 
-def test_the_card_of_an_open_proposal_tells_both_predictions_by_name():
+def test_the_card_of_an_open_proposal_tells_both_predictions_by_name(words, lines_of):
     snapshot = b.snapshot(proposals=(b.proposal(target=b.plan(2, 1, 0.5, 0.25)),))
     html = card_html(review(snapshot, None, FRESH), snapshot)
-    assert "predicted when proposed" in html
-    assert "predicted now" in html
+    assert [line for line in lines_of(html).splitlines() if "predicted" in line] == words
     closed = b.snapshot(
         proposals=(b.proposal(target=b.plan(2, 1, 0.5, 0.25), status=ProposalStatus.APPLIED),)
     )
