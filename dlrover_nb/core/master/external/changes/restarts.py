@@ -185,6 +185,10 @@ def _differ(spec: ExternalSpec, members: tuple[list[Member], list[Member]], node
     )
 
 
+def _counted(n: int, role: Role) -> str:
+    return f"{n} {role}" if n == 1 or role is Role.PS else f"{n} {role}s"
+
+
 def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None) -> str:
     """Return the change in one sentence, and what it costs.
 
@@ -196,7 +200,7 @@ def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None)
     is_elastic = spec.framework is Framework.DDP
     one_by_one = ", one at a time as their successors join" if is_elastic and restarts.started else ""
     parts = [
-        f"starts {', '.join(f'{n} {role}' for role, n in restarts.started)}" if restarts.started else "",
+        f"starts {', '.join(_counted(n, role) for role, n in restarts.started)}" if restarts.started else "",
         f"ends {_named(restarts.stopped)}{one_by_one}" if restarts.stopped else "",
         f"resizes {_named(restarts.resized)} in place{OR_ELSE}" if restarts.resized else "",
         f"restarts {_named(restarts.restarted)}" if restarts.restarted else "",
