@@ -184,7 +184,8 @@ def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
     if pending.answer is Answer.ASKED:
         return f"Asked to {pending.words}..."
     if pending.answer is Answer.REFUSED:
-        return f"Refused to {pending.words}: {pending.why}"
+        why = "; ".join(line.strip() for line in pending.why.splitlines())  # a story has lines of its own
+        return f"Refused to {pending.words}: {why.rstrip('.')}."
     if not pending.proposal and pending.decision is not None:
         state = state_words(pending.decision, None, snapshot)
         return f"{pending.words[0].upper()}{pending.words[1:]} (decision {pending.decision.id}): {state}."
