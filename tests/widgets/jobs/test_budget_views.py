@@ -14,7 +14,6 @@ from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook, PlanBudget
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.dashboard.jobs_board.rows import needs, row_of
 from dlrover_nb.widgets.blocks import Facts
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
@@ -91,10 +90,10 @@ def test_a_job_without_a_limit_shows_none():
 
 
 def test_the_list_of_jobs_names_the_share_and_wants_attention_from_four_fifths_on(words):
-    assert [cell.text for cell in row_of(summarize(limited())).cells if "budget" in cell.text] == words
-    assert (4, "budget") in needs(summarize(limited(SHORT)))
-    assert (4, "budget") not in needs(summarize(limited()))
-    assert (4, "budget") not in needs(summarize(b.snapshot()))
+    assert [cost_cell(line_of(summarize(limited()))).text] == words
+    assert (Rank.LIMIT, "budget") in needs(summarize(limited(SHORT)))
+    assert (Rank.LIMIT, "budget") not in needs(summarize(limited()))
+    assert (Rank.LIMIT, "budget") not in needs(summarize(b.snapshot()))
 
 
 def test_results_as_data_hold_the_money():
