@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from markupsafe import Markup
+
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.common.team import Team
+
+MOST_REASON = 1000  # letters, in the form of a command
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,13 @@ class Page:
     title
         In the navigation and in the heading.
     body
-        Returns its content as HTML, everything from a cluster or a user escaped; it may block, and runs on a
-        thread of its own. A `DlroverError` is shown as one line.
+        Returns its content as HTML, which a template has written; plain text would be escaped. It may block,
+        and runs on a thread of its own. A `DlroverError` is shown as one line.
     is_listed
         Whether the navigation has it.
     """
 
     path: str
     title: str
-    body: Callable[[Visit], str]
+    body: Callable[[Visit], Markup]
     is_listed: bool = True

@@ -8,9 +8,12 @@ from dlrover_nb.dashboard.api_v1.openapi import document
 from dlrover_nb.dashboard.api_v1.routes import ROOT, ROUTES
 from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 from dlrover_nb.dashboard.page import Page
-from dlrover_nb.widgets.blocks import Facts, Heading, Paragraph, Table, block_html
+from dlrover_nb.dashboard.rendering import drawn
+from dlrover_nb.widgets.blocks import Facts, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from dlrover_nb.dashboard.api_v1.routes import Route
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
@@ -40,7 +43,7 @@ class DocumentHandler(PersonHandler):
         self.write(document())
 
 
-def body(visit: Visit) -> str:
+def body(visit: Visit) -> Markup:
     """Return the page of documentation."""
     address = f"{visit.root}{ROOT}"
     blocks: list[Block] = [
@@ -54,7 +57,7 @@ def body(visit: Visit) -> str:
         ),
         *(block for route in ROUTES for block in _route_blocks(route)),
     ]
-    return "".join(block_html(block, level=2) for block in blocks)
+    return drawn(blocks, level=2)
 
 
 def _route_blocks(route: Route) -> tuple[Block, ...]:

@@ -33,6 +33,7 @@ from dlrover_nb.core.errors import (
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.forms.fields import action_fields, needed, values_of
 from dlrover_nb.dashboard.forms.flash import Flash
+from dlrover_nb.dashboard.page import MOST_REASON
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Tone
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     Form = Mapping[str, str]
 
 MOST_KEY = 64  # letters: of the audit's column
-MOST_REASON = 1000
 _PAGE_NAME = re.compile(r"[a-z]{1,32}")
 
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import BackendError, WireError
 from dlrover_nb.core.history.stores.notes import Note
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.history.stores.notes import NoteStore
     from dlrover_nb.dashboard.page import Visit
@@ -36,6 +39,11 @@ class Flash:
     tone: Tone
     words: str
     form: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def block(self) -> Paragraph:
+        """The line as it is shown."""
+        return Paragraph(self.words, self.tone)
 
 
 def keep_flash(notes: NoteStore, person: str, lines: Sequence[Flash], at_s: float) -> str:
@@ -57,7 +65,7 @@ def take_flash(notes: NoteStore, person: str, token: str) -> tuple[Flash, ...]:
         return ()
 
 
-def flash_html(visit: Visit) -> str:
+def flash_html(visit: Visit) -> Markup:
     """Return what became of the form that led to this page, as its news; empty: none did."""
     return lines_html(flash_of(visit))
 
@@ -67,7 +75,6 @@ def flash_of(visit: Visit) -> tuple[Flash, ...]:
     return take_flash(visit.team.notes, visit.person.name, visit.query.get("flash", ""))
 
 
-def lines_html(lines: Sequence[Flash]) -> str:
+def lines_html(lines: Sequence[Flash]) -> Markup:
     """Return lines as the news of a page; empty: there are none."""
-    html = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
-    return f'<div class="flash" role="status" aria-live="polite" tabindex="-1">{html}</div>' if html else ""
+    return render("flash.html", lines=[line.block for line in lines])

@@ -1,37 +1,48 @@
-"""Forms as HTML: every field escaped, every form with its token and its key."""
+"""Forms as data: fields, each form with its token and its key, and buttons; `forms.html` writes them."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.commands.requests import SIZES
+from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
-from dlrover_nb.dashboard.forms.act import MOST_REASON
-from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.page import Visit
 
-_COUNT, _CORES, _MIB = (
-    f'min="{least}" step="{step}"' for least, step in ((1, 1), (CPU_STEP, CPU_STEP), (64, 1))
-)
+    May = Callable[[Action], bool]
+
+_COUNT, _CORES, _MIB = (1, 1), (CPU_STEP, CPU_STEP), (64, 1)  # the least value, and the step
 _LIMITS = dict(zip(SIZES, (_COUNT, _COUNT, _CORES, _CORES, _MIB, _MIB), strict=True))
 _TITLES = ("workers", "PS", "cores per worker", "cores per PS", "MiB per worker", "MiB per PS")
 
 
-def hidden(fields: Mapping[str, str]) -> str:
-    """Return hidden fields."""
-    return "".join(
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
-        for name, value in fields.items()
-    )
+@dataclass(frozen=True, slots=True)
+class ActForm:
+    """The form of a command: its label, its hidden fields, and the action and the text of each button."""
+
+    label: str
+    fields: Mapping[str, str]
+    buttons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeField:
+    """The field of one size of a plan."""
+
+    title: str
+    name: str
+    value: str
+    least: float
+    step: float
 
 
 def seen_fields(
@@ -50,26 +61,16 @@ def seen_fields(
     return fields | ({"proposal": proposal} if proposal else {})
 
 
-def act_form(label: str, fields: Mapping[str, str], content: str, *, root: str = "") -> str:
-    """Return the form of a command; its buttons are in the content."""
-    return (
-        f'<form method="post" action="{escape(root)}/do" aria-label="{escape(label)}">'
-        f"{hidden(fields)}{content}</form>"
+def answer_form(visit: Visit, snapshot: JobSnapshot, name: str, may: May) -> ActForm | None:
+    """Return the form that answers a proposal, or an action; None: this person may not."""
+    buttons = tuple(
+        (str(action), f"{str(action).capitalize()} {name}")
+        for action in (Action.ACCEPT, Action.REJECT)
+        if may(action)
     )
-
-
-def reason_field(given: str = "") -> str:
-    """Return the field for a reason; `given` is one that is there already."""
-    value = f'value="{escape(given)}" ' if given else ""
     return (
-        f'<label>Reason <input name="reason" {value}maxlength="{MOST_REASON}" placeholder="optional" '
-        'autocomplete="off"></label>'
+        ActForm(f"Answer {name}", seen_fields(visit, snapshot, proposal=name), buttons) if buttons else None
     )
-
-
-def button(action: str, text: str) -> str:
-    """Return a button that asks for an action."""
-    return f'<button name="action" value="{escape(action)}">{escape(text)}</button>'
 
 
 def size_values(plan: ResourcePlan) -> dict[str, str]:
@@ -78,10 +79,10 @@ def size_values(plan: ResourcePlan) -> dict[str, str]:
     return {name: f"{size:g}" if isinstance(size, float) else f"{size}" for name, size in sizes.items()}
 
 
-def sizes_fields(plan: ResourcePlan) -> str:
+def size_fields(plan: ResourcePlan) -> tuple[SizeField, ...]:
     """Return the fields of a plan's sizes, filled with it."""
-    labels = "".join(
-        f'<label>{title} <input type="number" name="{name}" value="{value}" {_LIMITS[name]} required></label>'
-        for title, (name, value) in zip(_TITLES, size_values(plan).items(), strict=True)
+    values = size_values(plan).items()
+    return tuple(
+        SizeField(title, name, value, *_LIMITS[name])
+        for title, (name, value) in zip(_TITLES, values, strict=True)
     )
-    return f'<div class="job-sizes">{labels}</div>'

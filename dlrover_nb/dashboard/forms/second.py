@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, shown
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.common.waiting_requests import clusters_of
-from dlrover_nb.dashboard.forms.act import MOST_REASON, Ended, Fate, refused
+from dlrover_nb.dashboard.forms.act import Ended, Fate, refused
+from dlrover_nb.dashboard.page import MOST_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

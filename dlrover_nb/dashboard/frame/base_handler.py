@@ -22,7 +22,7 @@ from dlrover_nb.core.errors import (
     NotAllowedError,
     NotFoundError,
 )
-from dlrover_nb.dashboard.forms.flash import flash_html
+from dlrover_nb.dashboard.forms.flash import flash_html, lines_html
 from dlrover_nb.dashboard.frame.entry_checks import Door
 from dlrover_nb.dashboard.frame.page_frame import error_html, failure_html, page_html
 from dlrover_nb.dashboard.page import Page, Visit
@@ -30,6 +30,8 @@ from dlrover_nb.dashboard.page import Page, Visit
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import Any
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.structs.decisions.people import Person
     from dlrover_nb.dashboard.common.team import Team
@@ -140,11 +142,11 @@ class PersonHandler(OwnHandler):
         )
 
 
-def told_html(visit: Visit) -> str:
+def told_html(visit: Visit) -> Markup:
     """Return what became of the form that led to a page that cannot be shown: its job may just have gone."""
     with suppress(BackendError):
         return flash_html(visit)
-    return ""
+    return lines_html(())
 
 
 class PageHandler(PersonHandler):
@@ -168,7 +170,7 @@ class PageHandler(PersonHandler):
         self.set_status(status)
         self.write(text)
 
-    def _drawn(self, visit: Visit) -> tuple[int, str]:
+    def _drawn(self, visit: Visit) -> tuple[int, Markup]:
         """Return the status and the page."""
         status = 200
         try:

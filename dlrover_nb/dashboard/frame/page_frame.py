@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.dashboard.rendering import drawn, render
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.dashboard.page import Page, Visit
 
@@ -27,21 +30,32 @@ _MEANING = {
 }
 
 
-def page_html(page: Page, visit: Visit, body: str) -> str:
+def page_html(page: Page, visit: Visit, body: Markup) -> Markup:
     """Return a whole page; it blocks for the open alerts, so on a thread."""
     from dlrover_nb.dashboard.pages import PAGES  # noqa: PLC0415 - pages are drawn in this frame
 
-    links = "".join(_link(each, page, visit) for each in PAGES if each.is_listed)
-    top = (
-        '<a class="dl-skip" href="#content">Skip to the content</a><header class="dl-top">'
-        f'<span class="dl-brand">dlrover-nb</span><nav aria-label="Pages"><ul>{links}</ul></nav>'
-        f"{_clusters(page, visit)}{_person(visit)}</header>"
+    clusters = visit.team.clusters
+    namespace = clusters[visit.cluster].namespace if visit.cluster in clusters else ""
+    return render(
+        "page.html",
+        title=page.title,
+        root=visit.root,
+        body=body,
+        page=page,
+        visit=visit,
+        pages=[each for each in PAGES if each.is_listed],
+        query=_query(visit.query["cluster"]) if "cluster" in visit.query else "",
+        clusters=[(key, _query(key)) for key in clusters],
+        role=visit.person.role_in(namespace),
+        alerts=_alerts(page, visit),
     )
-    content = f"<h1>{escape(page.title)}</h1>{_alerts(page, visit)}{body}"
-    return document(page.title, f'{top}<main id="content" tabindex="-1">{content}</main>', root=visit.root)
 
 
-def _alerts(page: Page, visit: Visit) -> str:
+def _query(cluster: str) -> str:
+    return f"?cluster={quote(cluster, safe='')}"
+
+
+def _alerts(page: Page, visit: Visit) -> Markup | str:
     """Return the strip of open alerts; the page that lists them all has none."""
     from dlrover_nb.dashboard.alerts import views  # noqa: PLC0415 - its page is drawn in this frame
 
@@ -50,40 +64,24 @@ def _alerts(page: Page, visit: Visit) -> str:
     try:
         return views.alerts_strip(visit)
     except BackendError as error:
-        return block_html(Paragraph(f"The alerts can not be read now: {error}", Tone.WARNING))
+        return drawn([Paragraph(f"The alerts can not be read now: {error}", Tone.WARNING)])
 
 
-def document(title: str, content: str, *, root: str) -> str:
-    """Return a document of HTML around what a page shows."""
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title)} - dlrover-nb</title>"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f'<link rel="icon" href="{escape(root)}/static/icon.svg" type="image/svg+xml">'
-        f'<link rel="stylesheet" href="{escape(root)}/static/dashboard.css"></head>'
-        f'<body class="dl-page">{content}</body></html>'
-    )
-
-
-def plain_html(title: str, body: str, *, root: str) -> str:
+def plain_html(title: str, body: Markup, *, root: str) -> Markup:
     """Return a page for a person who is not signed in: no navigation."""
-    content = f'<p class="dl-brand">dlrover-nb</p><h1>{escape(title)}</h1>{body}'
-    return document(title, f'<main id="content" class="dl-plain">{content}</main>', root=root)
+    return render("plain.html", title=title, body=body, root=root)
 
 
-def failure_html(status: int, message: str, *, root: str) -> str:
+def failure_html(status: int, message: str, *, root: str) -> Markup:
     """Return the page of an answer that is an error."""
     text = message or _MEANING.get(status) or f"{_phrase(status)}."
-    home = f'<p><a href="{escape(root)}/">Go to the first page</a></p>'
-    return plain_html(
-        f"{status} {_phrase(status)}", block_html(Paragraph(text, Tone.WARNING)) + home, root=root
-    )
+    body = render("failure.html", text=Paragraph(text, Tone.WARNING), root=root)
+    return plain_html(f"{status} {_phrase(status)}", body, root=root)
 
 
-def error_html(error: DlroverError) -> str:
+def error_html(error: DlroverError) -> Markup:
     """Return an error as the content of a page."""
-    return block_html(Paragraph(str(error), Tone.WARNING))
+    return drawn([Paragraph(str(error), Tone.WARNING)])
 
 
 def _phrase(status: int) -> str:
@@ -91,43 +89,3 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return "Error"
-
-
-def _link(page: Page, shown: Page, visit: Visit) -> str:
-    current = ' aria-current="page"' if page is shown else ""
-    same = _query(visit.query["cluster"]) if "cluster" in visit.query else ""
-    return f'<li><a href="{escape(visit.root)}/{page.path}{same}"{current}>{escape(page.title)}</a></li>'
-
-
-def _query(cluster: str) -> str:
-    return escape(f"?cluster={quote(cluster, safe='')}")
-
-
-def _clusters(page: Page, visit: Visit) -> str:
-    """Return the choice of a cluster, where there are several: links, as each has an address."""
-    if len(visit.team.clusters) < 2:
-        return ""
-    shown = ' aria-current="true"'
-    links = "".join(
-        f'<li><a href="{escape(visit.root)}/{page.path}{_query(key)}"{shown if key == visit.cluster else ""}>'
-        f"{escape(key)}</a></li>"
-        for key in visit.team.clusters
-    )
-    label = '<span class="dl-label">Cluster</span>'
-    return f'<nav aria-label="Clusters" class="dl-clusters">{label}<ul>{links}</ul></nav>'
-
-
-def _person(visit: Visit) -> str:
-    """Return who is signed in, as what, and the way out."""
-    namespace = visit.team.clusters[visit.cluster].namespace if visit.cluster in visit.team.clusters else ""
-    role = visit.person.role_in(namespace)
-    leave = (
-        f'<form method="post" action="{escape(visit.root)}/sign-out">'
-        f'<input type="hidden" name="csrf" value="{escape(visit.csrf)}"><button>Sign out</button></form>'
-        if visit.can_leave
-        else ""
-    )
-    return (
-        f'<div class="dl-person"><span class="dl-name">{escape(visit.person.name)}</span> '
-        f'<span class="dl-role">{escape(role or "no role here")}</span>{leave}</div>'
-    )

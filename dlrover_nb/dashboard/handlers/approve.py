@@ -24,20 +24,23 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.dashboard.alerts.links import SEPARATOR
 from dlrover_nb.dashboard.api_v1.problems import status_of
 from dlrover_nb.dashboard.common.waiting_requests import cluster_of
-from dlrover_nb.dashboard.forms.act import MOST_REASON, Ended, Fate, act, answered_words, refused
+from dlrover_nb.dashboard.forms.act import Ended, Fate, act, answered_words, refused
 from dlrover_nb.dashboard.frame.base_handler import PageHandler
-from dlrover_nb.dashboard.frame.page_frame import error_html, plain_html
-from dlrover_nb.dashboard.page import Page
-from dlrover_nb.widgets import theme, units
-from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone, block_html, escape
+from dlrover_nb.dashboard.frame.page_frame import plain_html
+from dlrover_nb.dashboard.page import MOST_REASON, Page
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone
 from dlrover_nb.widgets.jobs.plans import diff_table, plans_table, proposal_facts
 from dlrover_nb.widgets.jobs.status import kind_words
 from dlrover_nb.widgets.mitigations import facts as mitigation_facts
 from dlrover_nb.widgets.mitigations import slow_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.decisions.commands import SecondRequest
@@ -52,9 +55,7 @@ PATH = "/approve/([^/]+)"
 APPROVE, REFUSE = "approve", "refuse"
 _PROPOSAL, _REQUEST = re.compile(r"[mp]\d{1,14}", re.ASCII), re.compile(r"r\d{1,14}", re.ASCII)
 _FORM_FIELDS = ("action", "reason", "version", "run", "key")
-_BUTTON = "min-height:44px;min-width:120px;margin:8px 12px 8px 0;padding:0 16px;font:inherit"
-_FACTS = "display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:8px 16px;max-width:900px"
-_FIELD = "display:block;box-sizing:border-box;width:100%;max-width:560px;min-height:44px;font:inherit"
+_ANSWERS = (("accept", "Approve"), ("reject", "Reject"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,90 +81,144 @@ def subject_of(name: str) -> Subject:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What is to be decided.
+
+    Parameters
+    ----------
+    head
+        Above the facts.
+    facts
+        Names with their values, in as many columns as there is room for.
+    answer
+        Who may answer, or who did.
+    buttons
+        The value and the text of each; none: this person cannot decide.
+    fields
+        What the form holds of what its person saw.
+    """
+
+    job: str
+    href: str
+    head: tuple[Block, ...]
+    facts: tuple[tuple[str, str], ...]
+    answer: Block
+    buttons: tuple[tuple[str, str], ...]
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the page shows: what became of a decision, and what stands now; None: there is none."""
+
+    content: _Content | None = None
+    outcome: Paragraph | None = None
+    error: Paragraph | None = None
+
+    def html(self, visit: Visit) -> Markup:
+        """Return the content of the page."""
+        return render(
+            "approve.html", visit=visit, content=self.content, outcome=self.outcome, error=self.error
+        )
+
+
 class ApproveHandler(PageHandler):
     """Shows what is to be decided, and takes the decision."""
 
     async def get(self, name: str) -> None:  # type: ignore[override]  # with the id
         """Write the page."""
-        await self._write(lambda visit: page_body(visit, subject_of(name)))
+        await self._write(lambda visit: _Answer(content_of(visit, subject_of(name))))
 
     async def post(self, name: str) -> None:
         """Take a decision, and write what became of it."""
         form = {field: self.get_body_argument(field, "") for field in _FORM_FIELDS}
-        await self._write(lambda visit: decided_body(visit, subject_of(name), form))
+        await self._write(lambda visit: decided(visit, subject_of(name), form))
 
-    async def _write(self, made: Any) -> None:  # noqa: ANN401 - a function of a visit
+    async def _write(self, answer: Callable[[Visit], _Answer]) -> None:
         visit = self.visit()
         try:
-            body = await asyncio.get_running_loop().run_in_executor(None, made, visit)
+            shown = await asyncio.get_running_loop().run_in_executor(None, answer, visit)
         except DlroverError as error:
             self.set_status(status_of(error))
-            body = error_html(error)
-        home = f'<p><a href="{escape(visit.root)}/jobs">All jobs</a></p>'
-        who = f"<p>You are signed in as {escape(visit.person.name)}.</p>"
-        self.write(plain_html(self.page.title, f"{body}{who}{home}", root=visit.root))
+            shown = _Answer(error=Paragraph(str(error), Tone.WARNING))
+        self.write(plain_html(self.page.title, shown.html(visit), root=visit.root))
 
 
 def approve_patterns(team: Team, sign_in: SignIn) -> list[tuple[str, Any, dict[str, Any]]]:
     """Return the handler of the page, as the server takes it."""
-    page = Page("approve", "Decide", lambda _: "", is_listed=False)
+    page = Page("approve", "Decide", lambda visit: _Answer().html(visit), is_listed=False)
     return [(PATH, ApproveHandler, {"team": team, "sign_in": sign_in, "page": page})]
 
 
 # the content
 
 
-def page_body(visit: Visit, subject: Subject) -> str:
+def content_of(visit: Visit, subject: Subject) -> _Content:
     """Return what is to be decided, with the form where this person may."""
     if subject.request:
-        return _request_body(visit, visit.team.requests.find(subject.request))
-    handle = visit.team.job(subject.cluster, subject.job, _asker(visit))
+        return _of_request(visit, visit.team.requests.find(subject.request))
+    snapshot = visit.team.job(subject.cluster, subject.job, _asker(visit)).snapshot()
     if subject.proposal.startswith("m"):
-        return _action_body(visit, subject, handle.snapshot())
-    return _proposal_body(visit, subject, handle.snapshot())
+        return _of_action(visit, subject, snapshot)
+    return _of_proposal(visit, subject, snapshot)
 
 
-def decided_body(visit: Visit, subject: Subject, form: dict[str, str]) -> str:
+def decided(visit: Visit, subject: Subject, form: dict[str, str]) -> _Answer:
     """Carry a decision out, and return what became of it, then what stands now."""
     if subject.request:
         ended = _decide_request(visit, subject.request, form)
-        return f"{_outcome(ended)}{_after_request(visit, subject)}"
+        return _Answer(_after_request(visit, subject), ended.flash.block)
     if form["action"] not in {Action.ACCEPT, Action.REJECT}:
         raise InvalidValueError(
             f"action must be accept or reject, got {shown(form['action'])}; load the page again"
         )
     about = {"cluster": subject.cluster, "job": subject.job, "proposal": subject.proposal}
     ended = act(visit.team, visit.person, form | about, Entry.APPROVE)
-    return f"{_outcome(ended)}{page_body(visit, subject)}"
+    return _Answer(content_of(visit, subject), ended.flash.block)
 
 
 def _asker(visit: Visit) -> Asker:
     return Asker(visit.person, Entry.APPROVE)
 
 
-def _outcome(ended: Ended) -> str:
-    paragraph = block_html(Paragraph(ended.words, ended.flash.tone))
-    return f'<div role="status" aria-live="polite">{paragraph}</div>'
-
-
 # a proposal
 
 
-def _proposal_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str:
+def _of_proposal(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> _Content:
     proposal = next((each for each in snapshot.proposals if each.id == subject.proposal), None)
     if proposal is None:
         raise NotFoundError(
             f"job {subject.job} has no proposal {subject.proposal} any more; look at the job as it is now"
         )
-    blocks: list[Block] = [
+    head: tuple[Block, ...] = (
         Heading(f"{proposal.id} of job {snapshot.title}"),
         Paragraph(f"{kind_words(proposal)} {proposal.why}"),
         diff_table(proposal),
-    ]
-    facts = _facts((("cluster", subject.cluster), *proposal_facts(proposal, snapshot)))
-    answer, is_open = _answer_block(visit, subject, proposal, snapshot)
-    form = _form(visit, _state(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
-    return _html(*blocks) + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
+    )
+    facts = proposal_facts(proposal, snapshot)
+    return _of_job(visit, subject, snapshot, proposal, head=head, facts=facts)
+
+
+def _of_job(
+    visit: Visit,
+    subject: Subject,
+    snapshot: JobSnapshot,
+    about: Proposal | Mitigation,
+    *,
+    head: tuple[Block, ...],
+    facts: tuple[tuple[str, str], ...],
+) -> _Content:
+    answer, is_open = _answer_block(visit, subject, about, snapshot)
+    return _Content(
+        subject.job,
+        _job_address(visit, subject.cluster, subject.job),
+        head,
+        (("cluster", subject.cluster), *facts),
+        answer,
+        _ANSWERS if is_open else (),
+        _fields(visit, {"version": snapshot.version, "run": snapshot.run}),
+    )
 
 
 def _answer_block(
@@ -181,35 +236,37 @@ def _answer_block(
     return Paragraph(f"Made at {units.clock(proposal.created_at_s)}; it waits for an answer."), True
 
 
-def _action_body(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> str:
+def _of_action(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> _Content:
     action = next((each for each in snapshot.mitigations if each.id == subject.proposal), None)
     if action is None:
         raise NotFoundError(
             f"job {subject.job} has no action {subject.proposal} any more; look at the job as it is now"
         )
-    head = _html(Heading(f"{action.id} of job {snapshot.title}: {action.words}"), *slow_blocks(snapshot))
-    facts = _facts((("cluster", subject.cluster), *mitigation_facts(action)))
-    answer, is_open = _answer_block(visit, subject, action, snapshot)
-    form = _form(visit, _state(snapshot), (("accept", "Approve"), ("reject", "Reject"))) if is_open else ""
-    return head + facts + _html(answer) + form + _job_link(visit, subject.cluster, subject.job)
+    title = Heading(f"{action.id} of job {snapshot.title}: {action.words}")
+    head = (title, *slow_blocks(snapshot))
+    return _of_job(visit, subject, snapshot, action, head=head, facts=mitigation_facts(action))
 
 
 # a request
 
 
-def _request_body(visit: Visit, request: SecondRequest) -> str:
-    key = cluster_of(visit.team, request)
-    handle = visit.team.job(key, request.command.job, _asker(visit))
-    snapshot = _snapshot_if_any(handle)
-    blocks: list[Block] = [Heading(f"{request.id}: {request.command.words} of job {request.command.job}")]
-    acted = _answered_action(request, snapshot)
-    rows = mitigation_facts(acted) if acted is not None else ()
-    facts = _facts((*_request_facts(key, request), *rows))
+def _of_request(visit: Visit, request: SecondRequest) -> _Content:
+    key, command = cluster_of(visit.team, request), request.command
+    snapshot = _snapshot_if_any(visit.team.job(key, command.job, _asker(visit)))
+    title = Heading(f"{request.id}: {command.words} of job {command.job}")
+    action = _answered_action(request, snapshot)
+    rows = mitigation_facts(action) if action is not None else ()
     owner = snapshot.spec.owner if snapshot is not None else ""
     answer, buttons = _second_person(visit, request, key, owner)
-    form = _form(visit, {}, buttons) if buttons else ""
-    body = _html(*blocks, *_request_plan(request, snapshot)) + facts + _html(answer)
-    return body + form + _job_link(visit, key, request.command.job)
+    return _Content(
+        command.job,
+        _job_address(visit, key, command.job),
+        (title, *_request_plan(request, snapshot)),
+        (*_request_facts(key, request), *rows),
+        answer,
+        buttons,
+        _fields(visit, {}),
+    )
 
 
 def _snapshot_if_any(handle: JobHandle) -> JobSnapshot | None:
@@ -286,52 +343,20 @@ def _decide_request(visit: Visit, name: str, form: dict[str, str]) -> Ended:
     return Ended(Fate.DONE, f"{name} was approved, and {command.words} of job {command.job} is done{as_id}.")
 
 
-def _after_request(visit: Visit, subject: Subject) -> str:
+def _after_request(visit: Visit, subject: Subject) -> _Content | None:
     """Return the request as it stands after an answer: nothing where it is closed."""
     try:
-        return page_body(visit, subject)
+        return content_of(visit, subject)
     except (StaleDecisionError, NotFoundError):
-        return ""
+        return None
 
 
 # parts
 
 
-def _html(*blocks: Block) -> str:
-    return "".join(block_html(block, level=2) for block in blocks)
+def _fields(visit: Visit, decision_fields: Mapping[str, str]) -> dict[str, str]:
+    return {"csrf": visit.csrf, **decision_fields, "key": secrets.token_hex(16)}
 
 
-def _facts(rows: tuple[tuple[str, str], ...]) -> str:
-    """Return names above their values, in as many columns as there is room for."""
-    items = "".join(
-        f'<div><dt style="color:{theme.MUTED};font-size:13px">{escape(name)}</dt>'
-        f'<dd style="margin:0;overflow-wrap:anywhere">{escape(value)}</dd></div>'
-        for name, value in rows
-    )
-    return f'<dl style="{_FACTS}">{items}</dl>'
-
-
-def _state(snapshot: JobSnapshot) -> dict[str, str]:
-    return {"version": snapshot.version, "run": snapshot.run}
-
-
-def _form(visit: Visit, decision_fields: Mapping[str, str], buttons: tuple[tuple[str, str], ...]) -> str:
-    """Return the form: a reason and the buttons; its address is the page's own."""
-    hidden = {"csrf": visit.csrf, **decision_fields, "key": secrets.token_hex(16)}
-    fields = "".join(
-        f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in hidden.items()
-    )
-    pressed = "".join(
-        f'<button name="action" value="{value}" style="{_BUTTON}">{escape(label)}</button>'
-        for value, label in buttons
-    )
-    return (
-        f'<form method="post">{fields}<label>Reason, for the audit'
-        f'<input name="reason" maxlength="{MOST_REASON}" autocomplete="off" style="{_FIELD}"></label>'
-        f"<div>{pressed}</div></form>"
-    )
-
-
-def _job_link(visit: Visit, cluster: str, job: str) -> str:
-    address = f"{visit.root}/job?{urlencode({'cluster': cluster, 'name': job})}"
-    return f'<p><a href="{escape(address)}">Job {escape(job)}</a></p>'
+def _job_address(visit: Visit, cluster: str, job: str) -> str:
+    return f"{visit.root}/job?{urlencode({'cluster': cluster, 'name': job})}"

@@ -20,11 +20,14 @@ from dlrover_nb.dashboard.frame.page_frame import plain_html
 from dlrover_nb.dashboard.job_parts import drift
 from dlrover_nb.dashboard.job_parts.drift import file_text
 from dlrover_nb.dashboard.jobs_board.filters import wanted_from
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.dashboard.saved_views import changed_views
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.blocks import Tone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from markupsafe import Markup
 
 
 class FormHandler(PersonHandler):
@@ -54,11 +57,10 @@ class FormHandler(PersonHandler):
             return ""
 
 
-def _told_html(lines: Sequence[Flash], address: str, *, root: str) -> str:
+def _told_html(lines: Sequence[Flash], address: str, *, root: str) -> Markup:
     """Return a page that tells lines, and leads on."""
-    paragraphs = "".join(block_html(Paragraph(line.words, line.tone)) for line in lines)
-    on = f'<p><a href="{escape(address)}">Go on</a></p>'
-    return plain_html("What became of it", f'<div role="status">{paragraphs}</div>{on}', root=root)
+    body = render("told.html", lines=[line.block for line in lines], address=address)
+    return plain_html("What became of it", body, root=root)
 
 
 class ActHandler(FormHandler):

@@ -37,7 +37,7 @@ def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 
             can_act = may_act(team, person, key, job.snapshot().spec.owner)
             return LiveView(job, team.cluster(key).poller, can_act=can_act).panel()
         except DlroverError as error:
-            return pn.pane.HTML(error_html(error))
+            return pn.pane.HTML(str(error_html(error)))  # plain text: of `Markup`, Panel escapes its own &
 
     return document
 

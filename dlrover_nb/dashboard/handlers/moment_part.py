@@ -12,6 +12,8 @@ from dlrover_nb.dashboard.pages.replays import Reading
 from dlrover_nb.dashboard.pages.travel import asked_moment, asked_span_s, part_html, past_of
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from dlrover_nb.dashboard.page import Visit
 
 _STATUS = {NotAllowedError: 403, NotFoundError: 404, InvalidValueError: 400}
@@ -39,7 +41,7 @@ class MomentHandler(PersonHandler):
         self.write(part)
 
 
-def _part(visit: Visit) -> str | Reading:
+def _part(visit: Visit) -> Markup | Reading:
     check_reader(visit.person)
     span_s = asked_span_s(visit.query)
     past = past_of(visit.team.runs.run(visit.query.get("run", "")))

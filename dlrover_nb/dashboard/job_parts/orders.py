@@ -19,11 +19,14 @@ from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.dashboard.forms.fields import BATCHES, RATES
-from dlrover_nb.dashboard.forms.markup import act_form, button, reason_field, seen_fields
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.dashboard.forms.markup import ActForm, seen_fields
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
     from dlrover_nb.dashboard.forms.flash import Flash
@@ -31,6 +34,37 @@ if TYPE_CHECKING:
 
 MOST_FIELDS = 200  # workers that a form has fields for; of more, the verb takes their numbers
 _KEEPS = "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A choice among nodes; `options` are their ids, each with its words."""
+
+    name: str
+    label: str
+    options: tuple[tuple[str, str], ...]
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A field for a number; `limits` are its further attributes."""
+
+    name: str
+    label: str
+    value: str
+    limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One form; `why` says why it was refused, and a `legend` stands above its fields."""
+
+    form: ActForm
+    fields: tuple[_Choice | _Number, ...]
+    legend: str
+    reason: str
+    why: Paragraph | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,97 +76,94 @@ class _Sheet:
     values: dict[str, str]
     why: str
 
-    def form(self, field: str, label: str, content: str, press: str) -> str:
-        """Return a form that has a field of that name, or fields that begin with it."""
-        is_refused = any(name.startswith(field) for name in self.values)
-        why = block_html(Paragraph(self.why, Tone.WARNING)) if is_refused else ""
-        reason = reason_field(self.values.get("reason", "") if is_refused else "")
-        row = f'{why}<div class="form-row">{content}{reason}{button(str(Action.MITIGATE), press)}</div>'
-        return act_form(label, seen_fields(self.visit, self.snapshot), row, root=self.visit.root)
+    def order(
+        self, begin: str, label: str, press: str, *fields: _Choice | _Number, legend: str = ""
+    ) -> _Order:
+        """Return a form whose fields begin with `begin`."""
+        is_refused = any(name.startswith(begin) for name in self.values)
+        form = ActForm(label, seen_fields(self.visit, self.snapshot), ((str(Action.MITIGATE), press),))
+        why = Paragraph(self.why, Tone.WARNING) if is_refused else None
+        return _Order(form, fields, legend, self.values.get("reason", "") if is_refused else "", why)
 
-    def choice(self, field: str, label: str, nodes: Sequence[NodeView], *, with_size: bool = False) -> str:
+    def choice(self, name: str, label: str, nodes: Sequence[NodeView], *, with_size: bool = False) -> _Choice:
         """Return a choice of nodes."""
-        options = "".join(
-            f'<option value="{escape(node.id)}"{" selected" * (self.values.get(field) == node.id)}>'
-            f"{escape(node.id)}{escape(_size_words(node)) if with_size else ''}</option>"
-            for node in nodes
-        )
-        return f'<label>{escape(label)} <select name="{field}">{options}</select></label>'
+        options = tuple((node.id, f"{node.id}{_size_words(node) if with_size else ''}") for node in nodes)
+        return _Choice(name, label, options, self.values.get(name, ""))
 
-    def number(self, field: str, label: str, limits: str, otherwise: str = "") -> str:
-        """Return a field for a number; `limits` are its further attributes."""
-        value = escape(self.values.get(field, otherwise))
-        return (
-            f'<label>{escape(label)} <input type="number" name="{escape(field)}" value="{value}" '
-            f"{limits}></label>"
-        )
+    def number(self, name: str, label: str, limits: Mapping[str, str], otherwise: str = "") -> _Number:
+        """Return a field for a number."""
+        return _Number(name, label, self.values.get(name, otherwise), limits)
 
 
-def orders_html(visit: Visit, snapshot: JobSnapshot, news: Sequence[Flash] = ()) -> str:
-    """Return the forms, folded but where one was refused; a job of other programs can do nothing of it."""
+def orders_html(visit: Visit, snapshot: JobSnapshot, news: Sequence[Flash] = ()) -> Markup | None:
+    """Return the forms, folded but where one was refused; None: nothing can be ordered of this job."""
     there = [node for node in snapshot.nodes if node.phase is not NodePhase.GONE]
     if snapshot.spec.foreign is not None or not there:
-        return ""
+        return None
     refused = next((line for line in news if line.form), None)
     values = dict(refused.form) if refused is not None else {}
     sheet = _Sheet(visit, snapshot, values, refused.words if refused is not None else "")
-    forms = _of_one_node(sheet, there) + _of_rounds(sheet) + _of_workers(sheet, there)
-    is_open = " open" if values else ""
-    return f"<details{is_open}><summary>Order an action yourself</summary>{forms}</details>"
-
-
-def _of_one_node(sheet: _Sheet, there: Sequence[NodeView]) -> str:
-    press = "Restart this node"
-    forms = sheet.form("restart", press, sheet.choice("restart", "Node", there), press)
-    servers = [node for node in there if node.role is Role.PS]
-    if len(servers) > 1:
-        press = "Move parameters away"
-        forms += sheet.form("move", press, sheet.choice("move", "Parameter server", servers), press)
-    fields = (
-        sheet.choice("size", "Node", there, with_size=True)
-        + sheet.number("cores", "Cores", f'min="{CPU_STEP}" step="{CPU_STEP}" placeholder="{_KEEPS}"')
-        + sheet.number("memory", "MiB", f'min="64" step="1" placeholder="{_KEEPS}"')
+    workers = [node.id for node in there if node.role is Role.WORKER and node.phase is NodePhase.READY]
+    is_many = len(workers) > MOST_FIELDS
+    return render(
+        "orders.html",
+        root=visit.root,
+        is_open=bool(values),
+        forms=_of_one_node(sheet, there)
+        + _of_rounds(sheet)
+        + (() if is_many else _of_workers(sheet, workers)),
+        hints=[_verb_hint(snapshot.spec.name)] if is_many else [],
     )
-    return forms + sheet.form("size", "Size of one node", fields, "Set its size")
+
+
+def _of_one_node(sheet: _Sheet, there: Sequence[NodeView]) -> tuple[_Order, ...]:
+    servers = [node for node in there if node.role is Role.PS]
+    restart, move = "Restart this node", "Move parameters away"
+    cores = {"min": f"{CPU_STEP}", "step": f"{CPU_STEP}", "placeholder": _KEEPS}
+    size = (
+        sheet.choice("size", "Node", there, with_size=True),
+        sheet.number("cores", "Cores", cores),
+        sheet.number("memory", "MiB", {"min": "64", "step": "1", "placeholder": _KEEPS}),
+    )
+    moves = (sheet.order("move", move, move, sheet.choice("move", "Parameter server", servers)),)
+    return (
+        sheet.order("restart", restart, restart, sheet.choice("restart", "Node", there)),
+        *(moves if len(servers) > 1 else ()),
+        sheet.order("size", "Size of one node", "Set its size", *size),
+    )
 
 
 def _size_words(node: NodeView) -> str:
     return f" ({node.cpu:g} cores, {node.memory_mib:,} MiB)"
 
 
-def _of_rounds(sheet: _Sheet) -> str:
+def _of_rounds(sheet: _Sheet) -> tuple[_Order, ...]:
     if sheet.snapshot.spec.sync is not Sync.BSP:
-        return ""
-    label = "Workers that a round may go on without"
-    field = sheet.number("backup", label, 'min="0" step="1" required', "1")
-    return sheet.form("backup", "Backup workers", field, "Set backup workers")
+        return ()
+    limits = {"min": "0", "step": "1", "required": ""}
+    field = sheet.number("backup", "Workers that a round may go on without", limits, "1")
+    return (sheet.order("backup", "Backup workers", "Set backup workers", field),)
 
 
-def _of_workers(sheet: _Sheet, there: Sequence[NodeView]) -> str:
+def _verb_hint(name: str) -> Paragraph:
+    line = f"%dlrover mitigate {name} --batches WORKER=N,..."
+    words = f"Batch sizes and learning rates of more than {MOST_FIELDS} workers are set by the verb:"
+    return Paragraph(words, Tone.HINT, (line,))
+
+
+def _of_workers(sheet: _Sheet, workers: Sequence[str]) -> tuple[_Order, ...]:
     """Return the forms with a field for each worker that trains."""
-    workers = [n.id for n in there if n.role is Role.WORKER and n.phase is NodePhase.READY]
     spec = sheet.snapshot.spec
     if not workers:
-        return ""
-    if len(workers) > MOST_FIELDS:
-        line = f"%dlrover mitigate {spec.name} --batches WORKER=N,..."
-        words = f"Batch sizes and learning rates of more than {MOST_FIELDS} workers are set by the verb:"
-        return block_html(Paragraph(words, Tone.HINT, (line,)))
-    size, limits = spec.batch_of(len(workers)), f'min="1" max="{MOST_BATCH}" step="1" required'
+        return ()
+    size = spec.batch_of(len(workers))
     words = f"Samples per mini-batch of each worker: {size:,} unless set; together they are the global batch"
-    forms = _many(sheet, BATCHES, (words, "Batch sizes", "Set batch sizes"), workers, limits)
-    if spec.sync is not Sync.BSP:
-        limits = f'min="0" max="{MOST_FACTOR:g}" step="any" placeholder="{_KEEPS}"'
-        words = "Factor on the learning rate of each worker"
-        forms += _many(sheet, RATES, (words, "Learning rates", "Set learning rates"), workers, limits)
-    return forms
-
-
-def _many(
-    sheet: _Sheet, before: str, words: tuple[str, str, str], workers: Sequence[str], limits: str
-) -> str:
-    """Return a form with a field for each worker; `words` are its legend, its label and its button."""
-    legend, label, press = words
-    fields = "".join(sheet.number(before + worker, worker, limits) for worker in workers)
-    grid = f'<fieldset><legend>{escape(legend)}</legend><div class="job-sizes">{fields}</div></fieldset>'
-    return sheet.form(before, label, grid, press)
+    limits = {"min": "1", "max": f"{MOST_BATCH}", "step": "1", "required": ""}
+    fields = (sheet.number(BATCHES + worker, worker, limits) for worker in workers)
+    batches = sheet.order(BATCHES, "Batch sizes", "Set batch sizes", *fields, legend=words)
+    if spec.sync is Sync.BSP:
+        return (batches,)
+    limits = {"min": "0", "max": f"{MOST_FACTOR:g}", "step": "any", "placeholder": _KEEPS}
+    words = "Factor on the learning rate of each worker"
+    fields = (sheet.number(RATES + worker, worker, limits) for worker in workers)
+    return (batches, sheet.order(RATES, "Learning rates", "Set learning rates", *fields, legend=words))

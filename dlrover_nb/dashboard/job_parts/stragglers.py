@@ -5,52 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.forms.markup import act_form, button, reason_field, seen_fields
+from dlrover_nb.dashboard.forms.markup import answer_form
 from dlrover_nb.dashboard.job_parts.orders import orders_html
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations
-from dlrover_nb.widgets.blocks import Facts, Heading, block_html
+from dlrover_nb.widgets.blocks import Facts, Heading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.forms.flash import Flash
+    from dlrover_nb.dashboard.forms.markup import May
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 
-    May = Callable[[Action], bool]
 
-
-def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May, news: Sequence[Flash] = ()) -> str:
+def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May, news: Sequence[Flash] = ()) -> Markup:
     """Return the part; empty where no node is slow or had errors, and no action was proposed or can be.
 
     Of the `news` of the page, a form that was refused is shown as it was filled in.
     """
     blocks: list[Block] = [*mitigations.slow_blocks(snapshot), *mitigations.error_blocks(snapshot)]
-    opened = None if snapshot.phase.is_final else snapshot.open_mitigation
-    if opened is not None:
-        blocks += [Heading(mitigations.head_words(opened)), Facts(mitigations.facts(opened))]
-    shown = _html(blocks) + _answer_html(visit, snapshot, may)
-    if (closed := mitigations.closed_table(snapshot.mitigations, snapshot.decisions)) is not None:
-        shown += _html([closed])
-    return shown + (orders_html(visit, snapshot, news) if may(Action.MITIGATE) else "")
-
-
-def _html(blocks: list[Block]) -> str:
-    return "".join(block_html(block, level=3) for block in blocks)
-
-
-def _answer_html(visit: Visit, snapshot: JobSnapshot, may: May) -> str:
-    opened = snapshot.open_mitigation
-    if opened is None:
-        return ""
-    buttons = "".join(
-        button(str(action), f"{str(action).capitalize()} {opened.id}")
-        for action in (Action.ACCEPT, Action.REJECT)
-        if may(action)
+    action = snapshot.open_mitigation
+    if action is not None and not snapshot.phase.is_final:
+        blocks += [Heading(mitigations.head_words(action)), Facts(mitigations.facts(action))]
+    return render(
+        "stragglers.html",
+        root=visit.root,
+        blocks=blocks,
+        answer=None if action is None else answer_form(visit, snapshot, action.id, may),
+        closed=mitigations.closed_table(snapshot.mitigations, snapshot.decisions),
+        orders=orders_html(visit, snapshot, news) if may(Action.MITIGATE) else None,
     )
-    if not buttons:
-        return ""
-    row = f'<div class="form-row">{reason_field()}{buttons}</div>'
-    fields = seen_fields(visit, snapshot, proposal=opened.id)
-    return act_form(f"Answer {opened.id}", fields, row, root=visit.root)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 from dlrover_nb.widgets.clusters.brain import brain_view
 
 if TYPE_CHECKING:
@@ -26,22 +26,18 @@ RECENT_S = 1800.0  # a round that says nothing new is kept each quarter of an ho
 NONE = "No brain has planned for these jobs in the last half hour; `dlrover-nb brain` starts one."
 
 
-def brain_card(visit: Visit, jobs: Sequence[JobSummary]) -> str:
+def brain_blocks(visit: Visit, jobs: Sequence[JobSummary]) -> tuple[Block, ...]:
     """Return the newest round of planning for these jobs."""
     now_s = visit.team.now_s()
     try:
         rounds = visit.team.rounds.recent(now_s - RECENT_S)
     except DlroverError as error:
-        return _head(Paragraph(f"What it decided is not known: {error.text}", Tone.HINT))
+        return (Paragraph(f"What it decided is not known: {error.text}", Tone.HINT),)
     shown = about(rounds, {job.name for job in jobs})
     if shown is None:
-        return _head(Paragraph(NONE, Tone.HINT))
+        return (Paragraph(NONE, Tone.HINT),)
     ago = Paragraph(f"Decided {units.duration(max(now_s - shown.at_s, 0.0))} ago.", Tone.HINT)
-    return _head(ago, *brain_view(shown).blocks)
-
-
-def _head(*blocks: Block) -> str:
-    return f"<h2>The brain</h2>{''.join(map(block_html, blocks))}"
+    return ago, *brain_view(shown).blocks
 
 
 def about(rounds: Sequence[BrainRound], jobs: Collection[str]) -> BrainRound | None:

@@ -22,15 +22,18 @@ from dlrover_nb.dashboard.pages.asked_jobs import (
     running,
     shown_cluster,
 )
-from dlrover_nb.dashboard.pages.brain_card import brain_card
-from dlrover_nb.dashboard.pages.lists import Cell, address, card, table
+from dlrover_nb.dashboard.pages.brain_card import brain_blocks
+from dlrover_nb.dashboard.pages.lists import Cell, Listing, address
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone
 from dlrover_nb.widgets.clusters.cluster_load import machines_table, totals
 from dlrover_nb.widgets.clusters.machines import machines_chart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.planner.availability.marginal_gains import Step, Swap
@@ -59,7 +62,7 @@ def _ask(handle: JobHandle) -> _Answer:
     return _Answer(handle.snapshot(), handle.explain())
 
 
-def body(visit: Visit) -> str:
+def body(visit: Visit) -> Markup:
     """Return the machines, their users, and what more of them would give."""
     cluster = shown_cluster(visit)
     jobs = running(cluster.jobs().jobs)
@@ -75,16 +78,20 @@ def body(visit: Visit) -> str:
         for name, each in answers.items()
         for step in steps_of(name, each.snapshot.spec.owner, each.explanation)
     ]
-    parts = [card(_machines(capacity, needs) if capacity else _unknown(unknown), label="Capacity")]
-    parts.append(card(_load(*load_of(cluster)), label="Load"))
-    parts.append(card(brain_card(visit, jobs), label="The brain"))
-    parts.append(card(_users(visit, jobs, capacity), label="Who uses what"))
-    parts.append(card(_gains(visit, steps, answers, missing, len(jobs)), label="What more would give"))
-    parts.append(card(_swaps(visit, swaps_of(steps)), label="Swaps"))
-    return "".join(parts)
+    return render(
+        "cluster.html",
+        machines=_machines(capacity, needs) if capacity else _unknown(unknown),
+        load=_load(*load_of(cluster)),
+        brain=brain_blocks(visit, jobs),
+        users=_users(visit, jobs, capacity),
+        gains=_gains(visit, steps),
+        notes=_notes(steps, answers, missing, len(jobs)),
+        swaps=_swaps(visit, swaps_of(steps)),
+        no_swap=NO_SWAP,
+    )
 
 
-def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]) -> str:
+def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]) -> tuple[Block, ...]:
     machines = machines_of(capacity, needs)
     used_cpu, used_mib = sum(m.used_cpu for m in machines), sum(m.used_memory_mib for m in machines)
     total_cpu, total_mib = capacity.total_cpu, capacity.total_memory_mib
@@ -93,32 +100,26 @@ def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]
         ("cores", _of(units.cores, total_cpu, used_cpu)),
         ("memory", _of(units.memory, total_mib, used_mib)),
     )
-    blocks: tuple[Block, ...] = (Facts(rows), machines_chart(machines), Paragraph(_PACKED))
-    return "".join(block_html(block) for block in blocks)
+    return Facts(rows), machines_chart(machines), Paragraph(_PACKED)
 
 
-def _load(load: ClusterLoad | None, unknown: str) -> str:
+def _load(load: ClusterLoad | None, unknown: str) -> tuple[Block, ...]:
     """Return what the cluster itself says of its machines, as `%dlrover cluster` shows it."""
     if load is None:
         return _unknown(unknown)
     notes = (Paragraph(f"{note[:1].upper()}{note[1:]}.", Tone.HINT) for note in load.notes)
-    blocks: tuple[Block, ...] = (
-        Facts(totals(load)),
-        machines_table(load),
-        *notes,
-    )
-    return "".join(block_html(block) for block in blocks)
+    return Facts(totals(load)), machines_table(load), *notes
 
 
 def _of(words: Callable[[float], str], total: float, used: float) -> str:
     return f"{words(total)}: {words(used)} used, {words(total - used)} idle"
 
 
-def _unknown(why: str) -> str:
-    return block_html(Paragraph(f"What the machines offer is not known: {why}", Tone.HINT))
+def _unknown(why: str) -> tuple[Block, ...]:
+    return (Paragraph(f"What the machines offer is not known: {why}", Tone.HINT),)
 
 
-def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) -> str:
+def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) -> tuple[Listing, ...]:
     owners: dict[str, list[JobSummary]] = {}
     for job in jobs:
         owners.setdefault(job.owner or units.MISSING, []).append(job)
@@ -141,15 +142,13 @@ def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) 
         for job in sorted(jobs, key=lambda job: -job.cpu)
     ]
     shares = ("Cores", "of all", "Memory", "of all")
-    return table("By owner", ("Owner", "Jobs", *shares), people) + table(
-        "By job", ("Job", "Owner", *shares), lines
+    return (
+        Listing("By owner", ("Owner", "Jobs", *shares), people),
+        Listing("By job", ("Job", "Owner", *shares), lines),
     )
 
 
-def _gains(
-    visit: Visit, steps: Sequence[Step], answers: dict[str, _Answer], missing: dict[str, str], n_all: int
-) -> str:
-    unmeasured = sorted(set(answers) - {step.job for step in steps})
+def _gains(visit: Visit, steps: Sequence[Step]) -> tuple[Listing, ...]:
     head = ("Job", "Owner", "Step", "Takes", "Gains", "Faster by", "Now")
     cores = [
         (*_step_cells(visit, step), Cell(_per(step.per_core, "core"), is_number=True), _now(step))
@@ -159,16 +158,22 @@ def _gains(
         (*_step_cells(visit, step), Cell(_per(step.per_gib, "GiB"), is_number=True), _now(step))
         for step in best_per_gib(steps)
     ]
+    return (
+        Listing("What the next core would give", head, cores, "By each job's own model, the best first."),
+        Listing("What the next GiB would give", head, gibs),
+    )
+
+
+def _notes(
+    steps: Sequence[Step], answers: dict[str, _Answer], missing: dict[str, str], n_all: int
+) -> list[Paragraph]:
+    """Return which jobs the gains leave out, and why."""
     notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
-    if unmeasured:
+    if unmeasured := sorted(set(answers) - {step.job for step in steps}):
         notes.append(Paragraph(f"Not measured long enough to predict: {', '.join(unmeasured)}.", Tone.HINT))
     if words := left_out_words(n_all):
         notes.append(Paragraph(words, Tone.HINT))
-    return (
-        table("What the next core would give", head, cores, note="By each job's own model, the best first.")
-        + table("What the next GiB would give", head, gibs)
-        + "".join(map(block_html, notes))
-    )
+    return notes
 
 
 def _step_cells(visit: Visit, step: Step) -> tuple[Cell, ...]:
@@ -193,9 +198,9 @@ def _now(step: Step) -> Cell:
     return Cell(f"refused: {step.refusal}" if step.refusal else "possible")
 
 
-def _swaps(visit: Visit, swaps: Sequence[Swap]) -> str:
+def _swaps(visit: Visit, swaps: Sequence[Swap]) -> Listing | None:
     if not swaps:
-        return f"<h2>Swaps that would gain</h2><p>{NO_SWAP}</p>"
+        return None
     head = ("From", "Gives up", "Slower by", "To", "Takes", "Faster by", "Gain")
     rows = [
         (
@@ -210,7 +215,7 @@ def _swaps(visit: Visit, swaps: Sequence[Swap]) -> str:
         for swap in swaps
     ]
     note = "A share of one job's speed counts as much as that of another's; both jobs keep running."
-    return table("Swaps that would gain", head, rows, note=note)
+    return Listing("Swaps that would gain", head, rows, note)
 
 
 def _job_cell(visit: Visit, job: str) -> Cell:

@@ -15,15 +15,18 @@ from dlrover_nb.core.structs.decisions.audited import AuditFilter
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.chain_state import chain_state
-from dlrover_nb.dashboard.pages.lists import Cell, Field, address, card, filters, link, table
+from dlrover_nb.dashboard.pages.lists import Cell, Field, Filter, Listing, address
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 from dlrover_nb.widgets.past.audit import predicted, what, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from enum import StrEnum
     from typing import TypeVar
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.history import HistoryStore
     from dlrover_nb.core.history.audit.trail import AuditStore
@@ -58,22 +61,25 @@ FIELDS = (
 )
 
 
-def body(visit: Visit) -> str:
+def body(visit: Visit) -> Markup:
     """Return the filter, the commands, and the state of the chain."""
     check_reader(visit.person)
     where = filter_of(visit.query, visit.team.now_s())
     before = whole(visit.query, "before")
     commands, older = visible(visit.team.audit, visit.person, where, before=before)
-    given = {field.name: visit.query.get(field.name, "") for field in FIELDS}
+    values = {field.name: visit.query.get(field.name, "") for field in FIELDS}
     measured = Measurements(visit.team.history)
     rows = [_row(each, measured, visit) for each in commands]
     title = "Commands, newest first" + (f", before row {before}" if before else "")
     path, keep = f"{visit.root}/decisions", _cluster(visit)
-    return (
-        card(filters(path, FIELDS, given, keep=keep), label="Filter")
-        + card(table(title, HEAD, rows) + _pages(path, {**keep, **given}, before=before, older=older))
-        + card(_chain(chain_state(visit.team, again="again" in visit.query), path, keep))
-        + card(_exports(visit.root, given))
+    return render(
+        "decisions.html",
+        filter=Filter(path, FIELDS, values, keep),
+        listing=Listing(title, HEAD, rows),
+        pages=_pages(path, {**keep, **values}, before=before, older=older),
+        chain=_chain(chain_state(visit.team, again="again" in visit.query)),
+        again=address(path, {**keep, "again": "1"}),
+        exports=_exports(visit.root, values),
     )
 
 
@@ -170,30 +176,26 @@ def _row(command: AuditedCommand, measured: Measurements, visit: Visit) -> tuple
     )
 
 
-def _pages(path: str, query: Mapping[str, str], *, before: int | None, older: int | None) -> str:
-    links = [link(address(path, query), "Newest")] if before else []
+def _pages(
+    path: str, query: Mapping[str, str], *, before: int | None, older: int | None
+) -> list[tuple[str, str]]:
+    """Return the words and the address of each link to another page."""
+    pages = [("Newest", address(path, query))] if before else []
     if older is not None:
-        links.append(link(address(path, {**query, "before": f"{older}"}), "Older"))
-    return f'<nav aria-label="Pages of commands">{" ".join(links)}</nav>' if links else ""
+        pages.append(("Older", address(path, {**query, "before": f"{older}"})))
+    return pages
 
 
-def _chain(state: ChainState, path: str, keep: Mapping[str, str]) -> str:
+def _chain(state: ChainState) -> list[Paragraph]:
     tone = Tone.FAILED if state.faults else Tone.PLAIN
-    paragraphs = [Paragraph(state.words, tone), *(Paragraph(each, Tone.WARNING) for each in state.faults)]
-    again = link(address(path, {**keep, "again": "1"}), "Check from row 1 again")
-    return (
-        "".join(map(block_html, paragraphs))
-        + f"<p>{again}, or all at once with <code>dlrover-nb audit verify</code>.</p>"
-    )
+    return [Paragraph(state.words, tone), *(Paragraph(each, Tone.WARNING) for each in state.faults)]
 
 
-def _exports(root: str, given: Mapping[str, str]) -> str:
-    query = {name: value for name, value in given.items() if name != "stage"}
-    links = " ".join(
-        link(address(f"{root}/decisions.{form}", query), words)
-        for form, words in (("jsonl", "JSON lines"), ("csv", "CSV"))
-    )
-    return f"<p>Export: {links}. Both rows of each command, filtered as above but for the outcome.</p>"
+def _exports(root: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the words and the address of each file."""
+    query = {name: value for name, value in values.items() if name != "stage"}
+    forms = (("jsonl", "JSON lines"), ("csv", "CSV"))
+    return [(words, address(f"{root}/decisions.{form}", query)) for form, words in forms]
 
 
 def _cluster(visit: Visit) -> dict[str, str]:

@@ -5,29 +5,25 @@ The address holds all of it: the filter of the list, the run, the moment, or the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.decisions import check_reader
-from dlrover_nb.dashboard.pages.lists import Field, address, card, filters, link
+from dlrover_nb.dashboard.pages.lists import Field, Filter, address
 from dlrover_nb.dashboard.pages.replays import Reading
-from dlrover_nb.dashboard.pages.travel import (
-    asked_moment,
-    asked_span_s,
-    part_html,
-    past_of,
-    reading_html,
-    scrubber_html,
-)
-from dlrover_nb.widgets import theme, units
-from dlrover_nb.widgets.blocks import EMPTY, escape
+from dlrover_nb.dashboard.pages.travel import asked_moment, asked_span_s, part_html, past_of, scrubber_of
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.past.compare import compare_view
 from dlrover_nb.widgets.past.history import ended_words, history_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun
@@ -35,14 +31,20 @@ if TYPE_CHECKING:
 
 N_RUN = 100  # on one page of the list
 MOST_COMPARED = 8
-_CELL = "padding:3px 12px 3px 0;vertical-align:top;text-align:left"
-_BUTTON = (
-    f"font:inherit;padding:6px 12px;min-height:36px;background:{theme.SURFACE};color:{theme.INK};"
-    f"border:1px solid {theme.EDGE};border-radius:4px;cursor:pointer"
-)
+_HEAD = ("Compare", "Job", "Run", "Owner", "Started", "Ended as", "Took", "Plan at first", "Model")
 
 
-def body(visit: Visit) -> str:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A run of the list: its address, and what follows its name."""
+
+    job: str
+    run: str
+    href: str
+    cells: tuple[str, ...]
+
+
+def body(visit: Visit) -> Markup:
     """Return the list, a run, or a comparison, by what the address names."""
     check_reader(visit.person)
     runs = tuple(dict.fromkeys(visit.several.get("run", ())))
@@ -52,8 +54,8 @@ def body(visit: Visit) -> str:
         raise InvalidValueError(f"at most {MOST_COMPARED} runs are compared, got {len(runs)}; leave some out")
     histories = [run_of(each, visit) for each in runs]
     if len(histories) > 1:
-        return _back(visit) + compare_view(histories).html()
-    return _back(visit) + _one(histories[0], visit)
+        return _run_html(visit, view=compare_view(histories))
+    return _one(histories[0], visit)
 
 
 def run_of(run: str, visit: Visit) -> RunHistory:
@@ -79,21 +81,22 @@ def state_of(run: JobRun) -> str:
     return str(run.phase).lower() if run.phase.is_final else "not ended"
 
 
-def _list(visit: Visit) -> str:
+def _list(visit: Visit) -> Markup:
     every = visit.team.history.jobs()
-    runs = matching(every, visit.query)
-    number = _page_number(visit.query)
-    shown = runs[(number - 1) * N_RUN : number * N_RUN]
-    path, keep = f"{visit.root}/history", _cluster(visit)
-    given = {field.name: visit.query.get(field.name, "") for field in _fields(every)}
-    pages = ""
-    for words, at in (("Newer", number - 1), ("Older", number + 1)):
-        if 1 <= at <= -(-len(runs) // N_RUN):
-            pages += f" {link(address(path, {**keep, **given, 'page': str(at)}), words)}"
-    return (
-        card(filters(path, _fields(every), given, keep=keep), label="Filter")
-        + card(_table(shown, len(runs), path, keep))
-        + (f'<nav aria-label="Pages of runs">{pages}</nav>' if pages else "")
+    runs, number = matching(every, visit.query), _page_number(visit.query)
+    path, keep, fields = f"{visit.root}/history", _cluster(visit), _fields(every)
+    values = {field.name: visit.query.get(field.name, "") for field in fields}
+    return render(
+        "history.html",
+        filter=Filter(path, fields, values, keep),
+        title=f"{units.counted(len(runs), 'run')}, newest first",
+        head=_HEAD,
+        rows=[_row(run, path, keep) for run in runs[(number - 1) * N_RUN : number * N_RUN]],
+        pages=[
+            (words, address(path, {**keep, **values, "page": str(at)}))
+            for words, at in (("Newer", number - 1), ("Older", number + 1))
+            if 1 <= at <= -(-len(runs) // N_RUN)
+        ],
     )
 
 
@@ -109,65 +112,37 @@ def _fields(runs: Iterable[JobRun]) -> tuple[Field, ...]:
     )
 
 
-def _table(runs: list[JobRun], n_all: int, path: str, keep: Mapping[str, str]) -> str:
-    head = ("Compare", "Job", "Run", "Owner", "Started", "Ended as", "Took", "Plan at first", "Model")
-    heads = "".join(f'<th scope="col" style="{_CELL};white-space:nowrap">{each}</th>' for each in head)
-    rows = "".join(_row(run, path, keep) for run in runs)
-    empty = f'<tr><td colspan="{len(head)}">{EMPTY}</td></tr>'
-    hidden = "".join(
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in keep.items()
-    )
-    title = f"{units.counted(n_all, 'run')}, newest first"
-    return (
-        f'<form method="get" action="{escape(path)}">{hidden}'
-        f'<div tabindex="0" role="group" aria-label="{title}" style="overflow-x:auto">'
-        f'<table style="border-collapse:collapse"><caption style="text-align:left;font-weight:600">{title}'
-        f"</caption><thead><tr>{heads}</tr></thead><tbody>{rows or empty}</tbody></table></div>"
-        f'<p><button style="{_BUTTON}">Compare the selected runs</button></p></form>'
-    )
-
-
-def _row(run: JobRun, path: str, keep: Mapping[str, str]) -> str:
+def _row(run: JobRun, path: str, keep: Mapping[str, str]) -> _Row:
     took_s = None if run.ended_at_s is None else run.ended_at_s - run.started_at_s
-    name = escape(run.run)
-    box = f'<input type="checkbox" name="run" value="{name}" aria-label="Compare {name}">'
     cells = (
-        f'<label style="display:inline-block;min-width:24px;min-height:24px">{box}</label>',
-        escape(run.job),
-        link(address(path, {**keep, "run": run.run}), run.run),
-        escape(run.owner or units.MISSING),
+        run.owner or units.MISSING,
         units.clock(run.started_at_s),
-        escape(ended_words(run)),
+        ended_words(run),
         units.unbroken(units.duration(took_s)),
-        escape(units.unbroken(run.spec.plan.short)),
-        escape(run.spec.model.name),
+        units.unbroken(run.spec.plan.short),
+        run.spec.model.name,
     )
-    return f"<tr>{''.join(f'<td style={chr(34)}{_CELL}{chr(34)}>{cell}</td>' for cell in cells)}</tr>"
+    return _Row(run.job, run.run, address(path, {**keep, "run": run.run}), cells)
 
 
-def _one(history: RunHistory, visit: Visit) -> str:
-    past, keep = past_of(history), _cluster(visit)
+def _one(history: RunHistory, visit: Visit) -> Markup:
+    past, keep, view = past_of(history), _cluster(visit), history_view(history)
     if isinstance(past, Reading):
-        again = address(
-            f"{visit.root}/history", {**keep, "run": history.run.run, "at": visit.query.get("at", "")}
-        )
-        return card(reading_html(past, again), label="Time travel") + history_view(history).html()
+        place = {**keep, "run": history.run.run, "at": visit.query.get("at", "")}
+        return _run_html(visit, view=view, reading=past, again=address(f"{visit.root}/history", place))
     at_s, span_s = asked_moment(visit.query, past), asked_span_s(visit.query)
-    return (
-        card(
-            "<h2>Time travel</h2>" + scrubber_html(past, at_s, span_s, root=visit.root, keep=keep),
-            label="Time travel",
-        )
-        + '<p id="travel-told" role="status" aria-live="polite"></p>'
-        + f'<div id="travel-moment">{part_html(past, at_s, span_s)}</div>'
-        + '<details style="margin:12px 0"><summary style="cursor:pointer">The whole run</summary>'
-        + f"{history_view(history).html()}</details>"
-        + f'<script src="{escape(visit.root)}/static/history.js" defer></script>'
+    return _run_html(
+        visit,
+        view=view,
+        scrub=scrubber_of(past, at_s, span_s, root=visit.root, keep=keep),
+        moment=part_html(past, at_s, span_s),
     )
 
 
-def _back(visit: Visit) -> str:
-    return f"<p>{link(address(f'{visit.root}/history', _cluster(visit)), 'All runs')}</p>"
+def _run_html(visit: Visit, **values: object) -> Markup:
+    back = address(f"{visit.root}/history", _cluster(visit))
+    nothing = {"reading": None, "scrub": None}
+    return render("run.html", root=visit.root, back=back, **{**nothing, **values})
 
 
 def _cluster(visit: Visit) -> dict[str, str]:

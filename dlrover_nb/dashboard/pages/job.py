@@ -11,6 +11,7 @@ What a person may not do is not on their page. That is a courtesy: `/do` refuses
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -20,30 +21,25 @@ from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.dashboard.forms.flash import flash_of, lines_html
-from dlrover_nb.dashboard.forms.markup import (
-    act_form,
-    button,
-    hidden,
-    reason_field,
-    seen_fields,
-    sizes_fields,
-)
+from dlrover_nb.dashboard.forms.markup import ActForm, answer_form, seen_fields, size_fields
 from dlrover_nb.dashboard.job_parts import drift, since
 from dlrover_nb.dashboard.job_parts.change import proposal_blocks
 from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html
 from dlrover_nb.dashboard.page import Page
-from dlrover_nb.dashboard.pages.jobs import head_html, job_link
+from dlrover_nb.dashboard.pages.jobs import job_link
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations, units
-from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim, block_html, escape
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim
 from dlrover_nb.widgets.jobs.plans import none_open
 from dlrover_nb.widgets.jobs.review import undo_words
 from dlrover_nb.widgets.jobs.status import commands, summary_facts
 from dlrover_nb.widgets.past.audit import what
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from markupsafe import Markup
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.dashboard.forms.markup import May, SizeField
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 
@@ -70,33 +66,31 @@ def snapshot_of(visit: Visit, name: str) -> JobSnapshot:
     return handle.with_short_timeout.snapshot()
 
 
-def body(visit: Visit) -> str:
+def body(visit: Visit) -> Markup:
     """Return the page of the job that the address names."""
     snapshot = snapshot_of(visit, visit.query.get("name", ""))
-    may, news = _rights(visit, snapshot), flash_of(visit)
-    parts = (
-        _part("Proposal", _proposal_html(visit, snapshot, may)),
-        _part("Stragglers", stragglers_html(visit, snapshot, may, news)),
-        _part("Since you last looked", blocks_html(_since(visit, snapshot))),
-        _part("Change it yourself", _own_html(visit, snapshot, may)),
-        _part("State", blocks_html((Facts(summary_facts(snapshot)),))),
-        _part("Drift", _drift_html(visit, snapshot)),
-        _part("On record", blocks_html((_audit(visit, snapshot),))),
-        _part("In a notebook", blocks_html((Verbatim("\n".join(lines_to_copy(visit.cluster, snapshot))),))),
-        _part("End", _end_html(visit, snapshot, may)),
-    )
-    name = snapshot.spec.name
-    return (
-        head_html(visit, ("job.js",))
-        + lines_html(news)
-        + f'<div id="job" data-cluster="{escape(visit.cluster)}" data-job="{escape(name)}">'
-        f'<h2>{escape(snapshot.title)}: {escape(snapshot.phase)}</h2><p id="stale" class="jobs-stale" '
-        'role="status" hidden></p><p id="news" class="jobs-news" role="status" aria-live="polite"></p>'
-        f'{_live_html(visit, name)}<div class="job-grid">{"".join(parts)}</div></div>'
+    may, news, name = _rights(visit, snapshot), flash_of(visit), snapshot.spec.name
+    return render(
+        "job.html",
+        visit=visit,
+        snapshot=snapshot,
+        name=name,
+        modes=tuple(Mode),
+        news=lines_html(news),
+        live=f"{visit.root}/live?{urlencode({'cluster': visit.cluster, 'job': name})}",
+        proposal=_proposal_part(visit, snapshot, may),
+        stragglers=stragglers_html(visit, snapshot, may, news),
+        since=_since(visit, snapshot),
+        own=_own_part(visit, snapshot, may),
+        state=[Facts(summary_facts(snapshot))],
+        drift=_drift(visit, snapshot),
+        audit=[_audit(visit, snapshot)],
+        lines=[Verbatim("\n".join(lines_to_copy(visit.cluster, snapshot)))],
+        ends=_ends(visit, snapshot, may),
     )
 
 
-def _rights(visit: Visit, snapshot: JobSnapshot) -> Callable[[Action], bool]:
+def _rights(visit: Visit, snapshot: JobSnapshot) -> May:
     """Return whether the person may do something to this job now; none of it to one that has ended."""
     owner, is_over = snapshot.spec.owner, snapshot.phase.is_final
 
@@ -104,19 +98,6 @@ def _rights(visit: Visit, snapshot: JobSnapshot) -> Callable[[Action], bool]:
         return not is_over and visit.team.may(visit.person, action, visit.cluster, owner=owner)
 
     return may
-
-
-def blocks_html(blocks: Iterable[Block]) -> str:
-    """Return blocks under a heading of the page."""
-    return "".join(block_html(block, level=3) for block in blocks)
-
-
-def _part(title: str, content: str) -> str:
-    if not content:
-        return ""
-    return (
-        f'<section class="job-part" aria-label="{escape(title)}"><h2>{escape(title)}</h2>{content}</section>'
-    )
 
 
 def _since(visit: Visit, snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -135,88 +116,80 @@ def _note_name(visit: Visit, job: str) -> str:
     return f"{job} {visit.cluster}"
 
 
-def _proposal_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]) -> str:
+@dataclass(frozen=True, slots=True)
+class _ProposalPart:
+    """The open proposal, and the forms that this person may answer it with."""
+
+    blocks: tuple[Block, ...]
+    name: str = ""
+    answer: ActForm | None = None
+    override: ActForm | None = None
+    sizes: tuple[SizeField, ...] = ()
+
+
+def _proposal_part(visit: Visit, snapshot: JobSnapshot, may: May) -> _ProposalPart:
     proposal = snapshot.open_proposal
     if proposal is None:
-        return blocks_html((Paragraph(none_open(snapshot)),))
-    fields = seen_fields(visit, snapshot, proposal=proposal.id)
-    buttons = "".join(
-        button(str(action), f"{str(action).capitalize()} {proposal.id}")
-        for action in (Action.ACCEPT, Action.REJECT)
-        if may(action)
+        return _ProposalPart((Paragraph(none_open(snapshot)),))
+    override = None
+    if may(Action.OVERRIDE):
+        fields, label = seen_fields(visit, snapshot, proposal=proposal.id), f"Override {proposal.id}"
+        override = ActForm(label, fields, (("override", label),))
+    return _ProposalPart(
+        proposal_blocks(proposal, snapshot),
+        proposal.id,
+        answer_form(visit, snapshot, proposal.id, may),
+        override,
+        size_fields(proposal.candidate.plan),
     )
-    answer = (
-        act_form(f"Answer {proposal.id}", fields, f'<div class="form-row">{reason_field()}{buttons}</div>',
-                 root=visit.root)
-        if buttons else ""
-    )  # fmt: skip
-    return blocks_html(proposal_blocks(proposal, snapshot)) + answer + _override_html(visit, snapshot, may)
 
 
-def _override_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]) -> str:
-    proposal = snapshot.open_proposal
-    if proposal is None or not may(Action.OVERRIDE):
-        return ""
-    content = (
-        f"{sizes_fields(proposal.candidate.plan)}"
-        f'<div class="form-row">{reason_field()}{button("override", f"Override {proposal.id}")}</div>'
+@dataclass(frozen=True, slots=True)
+class _OwnPart:
+    """The forms for changes that answer no proposal; None: the person may not, or nothing can be undone."""
+
+    undo: ActForm | None
+    undo_words: str
+    mode: ActForm | None
+    budget: ActForm | None
+    limit: str
+    scale: ActForm | None
+    sizes: tuple[SizeField, ...]
+
+
+def _own_part(visit: Visit, snapshot: JobSnapshot, may: May) -> _OwnPart:
+    def form(action: Action, label: str, press: str) -> ActForm | None:
+        fields = seen_fields(visit, snapshot)
+        return ActForm(label, fields, ((str(action), press),)) if may(action) else None
+
+    total = snapshot.spec.budget_total
+    return _OwnPart(
+        _undo_form(visit, snapshot) if may(Action.UNDO) else None,
+        undo_words(snapshot),
+        form(Action.MODE, "Mode", "Set mode"),
+        form(Action.BUDGET, "Budget", "Set budget"),
+        "" if total is None else f"{total:g}",
+        form(Action.SCALE, "Scale", "Scale to this plan"),
+        size_fields(snapshot.target),
     )
-    fields = seen_fields(visit, snapshot, proposal=proposal.id)
-    form = act_form(f"Override {proposal.id}", fields, content, root=visit.root)
-    return f"<details><summary>Apply another plan instead of {escape(proposal.id)}</summary>{form}</details>"
 
 
-def _own_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]) -> str:
-    """Return the forms for changes that answer no proposal: undo, mode, budget, sizes."""
-    forms = ""
-    if snapshot.undo is not None and may(Action.UNDO):
-        fields = seen_fields(visit, snapshot) | {"decision": snapshot.undo.undoes}
-        fields |= {"cancels": "yes"} if snapshot.undo_cancels else {}
-        label = f"{'Cancel' if snapshot.undo_cancels else 'Undo'} {snapshot.undo.undoes}"
-        row = f'<div class="form-row">{reason_field()}{button("undo", label)}</div>'
-        forms += f"<p>{escape(undo_words(snapshot))}</p>" + act_form(label, fields, row, root=visit.root)
-    if may(Action.MODE):
-        options = "".join(
-            f"<option{' selected' if mode is snapshot.mode else ''}>{mode}</option>" for mode in Mode
-        )
-        row = (
-            f'<div class="form-row"><label>Who decides <select name="mode">{options}</select></label>'
-            f"{reason_field()}{button('mode', 'Set mode')}</div>"
-        )
-        forms += act_form("Mode", seen_fields(visit, snapshot), row, root=visit.root)
-    if may(Action.BUDGET):
-        limit = "" if snapshot.spec.budget_total is None else f"{snapshot.spec.budget_total:g}"
-        row = (
-            f'<div class="form-row"><label>Total budget in {escape(snapshot.spec.prices.currency)}, empty '
-            f'for no limit <input name="budget_total" type="number" min="0" step="any" '
-            f'value="{limit}"></label>'
-            f"{reason_field()}{button('budget', 'Set budget')}</div>"
-        )
-        forms += act_form("Budget", seen_fields(visit, snapshot), row, root=visit.root)
-    if may(Action.SCALE):
-        row = (
-            f"{sizes_fields(snapshot.target)}"
-            f'<div class="form-row">{reason_field()}{button("scale", "Scale to this plan")}</div>'
-        )
-        form = act_form("Scale", seen_fields(visit, snapshot), row, root=visit.root)
-        forms += f"<details><summary>Set a plan of your own</summary>{form}</details>"
-    return forms
+def _undo_form(visit: Visit, snapshot: JobSnapshot) -> ActForm | None:
+    if snapshot.undo is None:
+        return None
+    fields = seen_fields(visit, snapshot) | {"decision": snapshot.undo.undoes}
+    fields |= {"cancels": "yes"} if snapshot.undo_cancels else {}
+    label = f"{'Cancel' if snapshot.undo_cancels else 'Undo'} {snapshot.undo.undoes}"
+    return ActForm(label, fields, (("undo", label),))
 
 
-def _drift_html(visit: Visit, snapshot: JobSnapshot) -> str:
+def _drift(visit: Visit, snapshot: JobSnapshot) -> tuple[Block, ...]:
     name = _note_name(visit, snapshot.spec.name)
-    given = visit.team.notes.find(visit.person.name, drift.KIND, name)
+    files = visit.team.notes.find(visit.person.name, drift.KIND, name)
     try:
-        shown = blocks_html(drift.drift_blocks(snapshot, given[0].text if given else None))
+        return drift.drift_blocks(snapshot, files[0].text if files else None)
     except DlroverError as error:
-        shown = block_html(Paragraph(f"The file cannot be compared: {error}", Tone.WARNING))
-    fields = hidden({"cluster": visit.cluster, "job": snapshot.spec.name})
-    return (
-        f'{shown}<form method="post" action="{escape(visit.root)}/file" enctype="multipart/form-data" '
-        f'aria-label="File to compare with">{hidden({"csrf": visit.csrf})}{fields}<div class="form-row">'
-        '<label>Exported YAML <input type="file" name="file" accept=".yaml,.yml" required></label>'
-        "<button>Compare</button></div></form>"
-    )
+        return (Paragraph(f"The file cannot be compared: {error}", Tone.WARNING),)
 
 
 def _audit(visit: Visit, snapshot: JobSnapshot) -> Table:
@@ -245,46 +218,35 @@ def lines_to_copy(cluster: str, snapshot: JobSnapshot) -> tuple[str, ...]:
     return (f"%dlrover connect {cluster}", f"%dlrover attach {name}", f"%dlrover status {name}", *answers)
 
 
-def _end_html(visit: Visit, snapshot: JobSnapshot, may: Callable[[Action], bool]) -> str:
-    return "".join(
-        f'<p><a href="confirm?{escape(urlencode(_place(visit, snapshot) | {"action": str(action)}))}">'
-        f"{str(action).capitalize()} {escape(snapshot.spec.name)}…</a></p>"
+def _ends(visit: Visit, snapshot: JobSnapshot, may: May) -> list[tuple[str, str]]:
+    """Return the addresses where the job is ended, and the word for each."""
+    place = {"cluster": visit.cluster, "name": snapshot.spec.name}
+    return [
+        (f"confirm?{urlencode(place | {'action': str(action)})}", str(action).capitalize())
         for action in _STOPS
         if may(action)
-    )
+    ]
 
 
-def _place(visit: Visit, snapshot: JobSnapshot) -> dict[str, str]:
-    return {"cluster": visit.cluster, "name": snapshot.spec.name}
-
-
-def _live_html(visit: Visit, name: str) -> str:
-    address = f"{visit.root}/live?{urlencode({'cluster': visit.cluster, 'job': name})}"
-    return (
-        f'<h2>Live</h2><iframe id="live" class="job-live" src="{escape(address)}" '
-        f'title="Live charts of {escape(name)}"></iframe>'
-    )
-
-
-def confirm_body(visit: Visit) -> str:
+def confirm_body(visit: Visit) -> Markup:
     """Return the page that asks once more before a job is ended."""
     snapshot = snapshot_of(visit, visit.query.get("name", ""))
     may, name = _rights(visit, snapshot), snapshot.spec.name
     action = next((each for each in _STOPS if each == visit.query.get("action")), None)
-    if action is None or not may(action):
-        words = "Nothing here can be confirmed: the job has ended, or it is not yours to end."
-        return block_html(Paragraph(words, Tone.WARNING)) + _back_html(visit, name)
-    press = button(str(action), f"{str(action).capitalize()} {name}")
-    row = f'<div class="form-row">{reason_field()}{press}</div>'
-    form = act_form(f"{action} {name}", seen_fields(visit, snapshot), row, root=visit.root)
-    share = share_done(snapshot.train)
-    trained = "" if share is None else f" It has trained {units.percent(share)}."
-    warning = Paragraph(f"{_STOPS[action]}{trained}", Tone.WARNING)
-    return head_html(visit) + block_html(warning) + form + _back_html(visit, name)
-
-
-def _back_html(visit: Visit, name: str) -> str:
-    return f'<p><a href="{escape(job_link(visit.cluster, name))}">Back to {escape(name)}</a></p>'
+    form, words = None, "Nothing here can be confirmed: the job has ended, or it is not yours to end."
+    if action is not None and may(action):
+        press = (str(action), f"{str(action).capitalize()} {name}")
+        form = ActForm(f"{action} {name}", seen_fields(visit, snapshot), (press,))
+        share = share_done(snapshot.train)
+        words = _STOPS[action] + ("" if share is None else f" It has trained {units.percent(share)}.")
+    return render(
+        "confirm.html",
+        root=visit.root,
+        name=name,
+        warning=Paragraph(words, Tone.WARNING),
+        form=form,
+        back=job_link(visit.cluster, name),
+    )
 
 
 PAGE = Page("job", "Job", body, is_listed=False)

@@ -8,24 +8,24 @@ by one form, without a script; the script adds the sum of those that are chosen.
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotAllowedError
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.forms.act import MOST_REASON
 from dlrover_nb.dashboard.forms.flash import flash_html
-from dlrover_nb.dashboard.forms.markup import hidden, reason_field
 from dlrover_nb.dashboard.forms.proposal_batch import open_lines, reason_name, sum_words
 from dlrover_nb.dashboard.forms.second import waiting
 from dlrover_nb.dashboard.page import Page
-from dlrover_nb.dashboard.pages.jobs import head_html, job_link
+from dlrover_nb.dashboard.pages.jobs import job_link
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 from dlrover_nb.widgets.jobs.plans import transition_words
 from dlrover_nb.widgets.mitigations import gain_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from markupsafe import Markup
 
     from dlrover_nb.dashboard.forms.proposal_batch import Line
     from dlrover_nb.dashboard.forms.second import Waiting
@@ -34,145 +34,116 @@ if TYPE_CHECKING:
 _HEAD = ("job", "proposal", "plan", "throughput", "cost per hour", "finish in", "change itself", "reason")
 
 
-def body(visit: Visit) -> str:
+def body(visit: Visit) -> Markup:
     """Return the page."""
     if not any(visit.team.may(visit.person, Action.VIEW, key) for key in visit.team.clusters):
         raise NotAllowedError("you have no role here and may see no proposals; ask an administrator for one")
-    return (
-        head_html(visit, ("proposals.js",))
-        + flash_html(visit)
-        + _second_html(visit, waiting(visit.team, visit.person))
-        + _batch_html(visit, open_lines(visit.team, visit.person))
-        + _away_html(visit)
+    news, requests = flash_html(visit), waiting(visit.team, visit.person)
+    lines = open_lines(visit.team, visit.person)
+    can_answer = any(line.may_answer and line.is_known for line in lines)
+    return render(
+        "proposals.html",
+        visit=visit,
+        news=news,
+        requests=[_card(each) for each in requests],
+        no_request=Paragraph("No request waits for a second person."),
+        no_proposal=Paragraph("No proposal is open."),
+        rows=[_row(line) for line in lines],
+        sum=sum_words(lines) if lines else "",
+        titles=[title for title in _HEAD if can_answer or title != "reason"],
+        can_answer=can_answer,
+        key=uuid.uuid4().hex,
+        warnings=_silent_clusters(visit),
     )
 
 
-def _away_html(visit: Visit) -> str:
+def _silent_clusters(visit: Visit) -> list[Paragraph]:
     """Return which clusters do not answer: their proposals may be missing, or old."""
-    warnings = [
-        f"{key} does not answer, and its proposals may be old: {error}"
+    return [
+        Paragraph(f"{key} does not answer, and its proposals may be old: {error}", Tone.WARNING)
         for key, cluster in visit.team.clusters.items()
         if (error := cluster.jobs().error)
     ]
-    return "".join(block_html(Paragraph(words, Tone.WARNING)) for words in warnings)
 
 
 # a second person
 
 
-def _second_html(visit: Visit, requests: Sequence[Waiting]) -> str:
-    name = "Waiting for a second person"
-    title = f'<section class="job-part" aria-label="{name}"><h2>{name}</h2>'
-    if not requests:
-        return f"{title}{block_html(Paragraph('No request waits for a second person.'))}</section>"
-    parts = "".join(_waiting_html(visit, each) for each in requests)
-    return f"{title}{parts}</section>"
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """A request in words, with where its job is shown; `refusal` says why this person can do nothing."""
+
+    waiting: Waiting
+    words: Paragraph
+    jobs: list[tuple[str, str]]
+    refusal: Paragraph | None
 
 
-def _waiting_html(visit: Visit, each: Waiting) -> str:
-    request = each.request
+def _card(each: Waiting) -> _Card:
+    request, refusal = each.request, None
     cost = "" if request.cost_per_hour is None else f", {request.cost_per_hour:,.4g} an hour"
     why = f" Reason: {request.command.why}" if request.command.why else ""
     text = (
         f"{request.id}: {request.first} asks to {request.command.words} of job {request.command.job}{cost}, "
         f"since {units.clock(request.at_s)}, until {units.clock(request.expires_at_s)}. {request.rule}.{why}"
     )
-    return f"<div>{block_html(Paragraph(text, Tone.NEWS))}{_second_form(visit, each)}</div>"
-
-
-def _second_form(visit: Visit, each: Waiting) -> str:
-    name = each.request.id
     if not each.clusters:
-        return block_html(Paragraph("Its job is not in the list now, so nothing can be done about it."))
-    if not each.may_approve and not each.is_own:
-        return block_html(Paragraph("Your role does not include it."))
-    links = "".join(
-        f'<a href="{escape(job_link(key, each.request.command.job))}">{escape(each.request.command.job)} '
-        f"on {escape(key)}</a> "
-        for key in each.clusters
-    )
-    approve = (
-        f'<button name="action" value="approve">Approve {escape(name)}</button>' if each.may_approve else ""
-    )
-    verb = "Take back" if each.is_own else "Refuse"
-    buttons = f'{approve}<button name="action" value="refuse">{verb} {escape(name)}</button>'
-    own = "<p>You asked for this: somebody else must approve it.</p>" if each.is_own else ""
-    return (
-        f'{own}<p>{links}</p><form method="post" action="{escape(visit.root)}/second" '
-        f'aria-label="Request {escape(name)}">{hidden({"csrf": visit.csrf, "request": name})}'
-        f'<div class="form-row">{_cluster_field(each.clusters)}{reason_field()}{buttons}</div></form>'
-    )
-
-
-def _cluster_field(clusters: Sequence[str]) -> str:
-    if len(clusters) == 1:
-        return hidden({"cluster": clusters[0]})
-    options = "".join(f"<option>{escape(key)}</option>" for key in clusters)
-    return f'<label>Which job <select name="cluster">{options}</select></label>'
+        refusal = Paragraph("Its job is not in the list now, so nothing can be done about it.")
+    elif not each.may_approve and not each.is_own:
+        refusal = Paragraph("Your role does not include it.")
+    jobs = [(key, job_link(key, request.command.job)) for key in each.clusters]
+    return _Card(each, Paragraph(text, Tone.NEWS), jobs, refusal)
 
 
 # the batch
 
 
-def _batch_html(visit: Visit, lines: Sequence[Line]) -> str:
-    if not lines:
-        return block_html(Paragraph("No proposal is open."))
-    can_answer = any(line.may_answer and line.is_known for line in lines)
-    head = "".join(f'<th scope="col">{title}</th>' for title in _HEAD if can_answer or title != "reason")
-    box = '<th scope="col"><span id="all-place">choose</span></th>' if can_answer else ""
-    rows = "".join(_line_html(line, can_answer=can_answer) for line in lines)
-    table = (
-        f'<p id="sum">All together: {escape(sum_words(lines))}.</p>'
-        '<p id="chosen" role="status" aria-live="polite"></p>'
-        '<div class="jobs-scroll" tabindex="0" role="region" aria-label="Table of proposals">'
-        '<table id="batch" class="batch"><caption>Open proposals</caption>'
-        f"<thead><tr>{box}{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-    if not can_answer:
-        return table
-    fields = hidden({"csrf": visit.csrf, "cluster": visit.cluster, "key": uuid.uuid4().hex})
-    return (
-        f'<form method="post" action="{escape(visit.root)}/batch" aria-label="Answer proposals">'
-        f"{fields}{table}"
-        f'<div class="form-row">{reason_field()}'
-        '<button name="action" value="accept">Accept the chosen</button>'
-        '<button name="action" value="reject">Reject the chosen</button></div></form>'
-    )
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the table.
 
+    Parameters
+    ----------
+    pick
+        What is sent where it is chosen; empty: this person may not answer it.
+    reason
+        Name of the field for the reason.
+    gain, cost, currency
+        What the script sums.
+    """
 
-def _line_html(line: Line, *, can_answer: bool) -> str:
-    name = escape(line.job.name)
-    job = f'<a href="{escape(job_link(line.cluster, line.job.name))}">{name}</a> on {escape(line.cluster)}'
-    about = f"{escape(line.proposal)} of {name}"
+    job: str
+    cluster: str
+    href: str
+    proposal: str
     cells: tuple[str, ...]
-    if not line.is_known:
-        words = "its master is older and tells no more here; look at the job"
-        cells = (job, escape(line.proposal), words, "", "", "", "")
-    else:
-        texts = _change_cells(line) if line.change is not None else _action_cells(line)
-        cells = (job, *map(escape, texts))
+    pick: str
+    reason: str
+    gain: str
+    cost: str
+    currency: str
+
+
+def _row(line: Line) -> _Row:
     is_open = line.may_answer and line.is_known
-    box = (
-        f'<input type="checkbox" name="pick" value="{escape(line.pick.text)}" aria-label="Choose {about}" '
-        f'data-gain="{line.gain_samples_per_s:.6g}" data-cost="{_number(line.cost_change)}" '
-        f'data-currency="{escape(line.job.outlook.currency)}">'
-        if is_open
-        else '<span title="your role does not include it">-</span>'
+    return _Row(
+        job=line.job.name,
+        cluster=line.cluster,
+        href=job_link(line.cluster, line.job.name),
+        proposal=line.proposal,
+        cells=_cells(line),
+        pick=line.pick.text if is_open else "",
+        reason=reason_name(line.pick) if is_open else "",
+        gain=f"{line.gain_samples_per_s:.6g}",
+        cost=_number(line.cost_change),
+        currency=line.job.outlook.currency,
     )
-    reason = (
-        f'<input name="{escape(reason_name(line.pick))}" maxlength="{MOST_REASON}" '
-        f'aria-label="Reason for {about}" autocomplete="off">'
-        if is_open
-        else ""
-    )
-    chosen = (f"<td>{box}</td>", f"<td>{reason}</td>") if can_answer else ("", "")
-    first, *rest = cells
-    return (
-        f'<tr>{chosen[0]}<th scope="row">{first}</th>'
-        + "".join(f"<td>{cell}</td>" for cell in rest)
-        + f"{chosen[1]}</tr>"
-    )
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    if not line.is_known:
+        return (line.proposal, "its master is older and tells no more here; look at the job", "", "", "", "")
+    return _change_cells(line) if line.change is not None else _action_cells(line)
 
 
 def _number(value: float | None) -> str:

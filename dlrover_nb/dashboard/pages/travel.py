@@ -13,14 +13,15 @@ from urllib.parse import urlencode
 from dlrover_nb.core.client.past.comparison import end_s
 from dlrover_nb.core.client.past.recorded_moment import happenings_of, moment_of
 from dlrover_nb.core.errors import InvalidValueError, shown
-from dlrover_nb.dashboard.pages.lists import link
 from dlrover_nb.dashboard.pages.replays import REPLAYS, Reading
-from dlrover_nb.widgets import theme, units
-from dlrover_nb.widgets.blocks import escape
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.past.moment import moment_view, moment_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.driver.past.time_travel import Replay
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
 MOST_LINKS = 200
 # How much before the moment the throughput is shown, in seconds; the first: all of it.
 SPANS = {"": "all until then", "600": "10 minutes", "3600": "an hour", "21600": "6 hours", "86400": "a day"}
-_BUTTON = (
-    f"font:inherit;padding:6px 12px;min-height:36px;background:{theme.SURFACE};color:{theme.INK};"
-    f"border:1px solid {theme.EDGE};border-radius:4px;cursor:pointer;display:inline-block;"
-    "text-decoration:none;box-sizing:border-box;line-height:normal"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,86 +115,101 @@ def asked_span_s(query: Mapping[str, str]) -> float | None:
     return float(text) if text else None
 
 
-def part_html(past: Past, at_s: float, span_s: float | None = None) -> str:
+def part_html(past: Past, at_s: float, span_s: float | None = None) -> Markup:
     """Return the part of one moment; it holds the moment in words for those who do not see it change."""
     moment = past.at(at_s)
     before = [each for each in past.happenings if each.at_s <= at_s]
-    words = moment_words(moment, past.start_s, before[-1] if before else None)
-    view = moment_view(moment, past.start_s, past.history.run.job, span_s)
-    return f'<div data-words="{escape(words)}" data-at="{_seconds(at_s - past.start_s)}">{view.html()}</div>'
+    return render(
+        "moment.html",
+        words=moment_words(moment, past.start_s, before[-1] if before else None),
+        at=_seconds(at_s - past.start_s),
+        view=moment_view(moment, past.start_s, past.history.run.job, span_s),
+    )
 
 
-def scrubber_html(
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A moment where something happened, with its address."""
+
+    href: str
+    at: str
+    elapsed: str
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubber:
+    """The scrubber at a moment.
+
+    Parameters
+    ----------
+    fields
+        What stays in the address.
+    least, most, at
+        The first moment, the last one, and the present one.
+    times
+        The moments that it snaps to.
+    steps
+        Id, words and address of the links to the moment before and after; without one the address is empty.
+    span
+        Of `spans`: how much before the moment is shown.
+    n_left_out
+        How many moments are not among the marks.
+    """
+
+    fields: Mapping[str, str]
+    least: str
+    most: str
+    at: str
+    elapsed: str
+    times: tuple[str, ...]
+    steps: tuple[tuple[str, str, str], ...]
+    span: str
+    marks: tuple[_Mark, ...]
+    n_left_out: int
+    spans: tuple[tuple[str, str], ...] = tuple(SPANS.items())
+
+
+def scrubber_of(
     past: Past, at_s: float, span_s: float | None = None, *, root: str, keep: Mapping[str, str]
-) -> str:
+) -> Scrubber:
     """Return the scrubber at a moment, with links to the moments where something happened."""
-    run, start_s = past.history.run.run, past.start_s
-    chosen = "" if span_s is None else f"{span_s:g}"
-    spanned = {"span": chosen} if chosen else {}
+    fields, start_s = {**keep, "run": past.history.run.run}, past.start_s
+    span = "" if span_s is None else f"{span_s:g}"
     marks = past.happenings[-MOST_LINKS:]
     times = [each.at_s for each in marks]
     before = max((t for t in times if t < at_s), default=None)
     after = min((t for t in times if t > at_s), default=None)
 
-    def href(moment_s: float) -> str:
-        return (
-            f"{root}/history?{urlencode({**keep, 'run': run, **spanned, 'at': _seconds(moment_s - start_s)})}"
-        )
+    def href(moment_s: float | None) -> str:
+        if moment_s is None:
+            return ""
+        spanned = {"span": span} if span else {}
+        return f"{root}/history?{urlencode({**fields, **spanned, 'at': _seconds(moment_s - start_s)})}"
 
-    hidden = "".join(
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
-        for name, value in {**keep, "run": run}.items()
+    return Scrubber(
+        fields,
+        _seconds(past.first_s - start_s),
+        _seconds(past.last_s - start_s),
+        _seconds(at_s - start_s),
+        units.elapsed(at_s - start_s),
+        tuple(_seconds(t - start_s) for t in dict.fromkeys(times)),
+        (("travel-before", "Before", href(before)), ("travel-after", "After", href(after))),
+        span,
+        tuple(
+            _Mark(
+                href(each.at_s),
+                _seconds(each.at_s - start_s),
+                units.elapsed(each.at_s - start_s),
+                each.kind,
+                each.words,
+            )
+            for each in marks
+        ),
+        len(past.happenings) - len(marks),
     )
-    options = "".join(f'<option value="{_seconds(t - start_s)}"></option>' for t in dict.fromkeys(times))
-    chips = "".join(
-        f'<li><a href="{escape(href(each.at_s))}" data-at="{_seconds(each.at_s - start_s)}">'
-        f"{units.elapsed(each.at_s - start_s)}</a> <strong>{escape(each.kind)}</strong> "
-        f"{escape(each.words)}</li>"
-        for each in marks
-    )
-    left_out = len(past.happenings) - len(marks)
-    note = f"<p>{left_out} earlier ones are not listed.</p>" if left_out else ""
-    return (
-        f'<form method="get" action="{escape(root)}/history" id="travel" '
-        f'data-part="{escape(root)}/history/at">'
-        f'{hidden}<label for="travel-at">Moment, from the start to the end of the run</label>'
-        f'<input type="range" id="travel-at" name="at" min="{_seconds(past.first_s - start_s)}" '
-        f'max="{_seconds(past.last_s - start_s)}" step="any" value="{_seconds(at_s - start_s)}" '
-        f'list="travel-marks" aria-valuetext="{units.elapsed(at_s - start_s)} after the start" '
-        f'style="width:100%;min-height:36px;margin:4px 0"><datalist id="travel-marks">{options}</datalist>'
-        f"{_step('travel-before', 'Before', before, href)} {_step('travel-after', 'After', after, href)} "
-        f"{_span_choice(chosen)} "
-        f'<button style="{_BUTTON}">Show</button> '
-        f'<output for="travel-at">{units.elapsed(at_s - start_s)}</output></form>'
-        f"<details open><summary>Moments where something happened ({len(marks)})</summary>{note}"
-        f'<ol id="travel-moments" tabindex="0" aria-label="Moments where something happened" '
-        f'style="max-height:180px;overflow:auto;margin:4px 0;padding-left:20px">{chips}</ol></details>'
-    )
-
-
-def _span_choice(chosen: str) -> str:
-    options = "".join(
-        f'<option value="{value}"{" selected" if value == chosen else ""}>{words}</option>'
-        for value, words in SPANS.items()
-    )
-    return (
-        f'<label style="white-space:nowrap">Throughput of '
-        f'<select id="travel-span" name="span" style="{_BUTTON}">{options}</select></label>'
-    )
-
-
-def _step(name: str, words: str, moment_s: float | None, href: object) -> str:
-    """Return the link to the moment before or after; without one it is said, and leads nowhere."""
-    assert callable(href)
-    if moment_s is None:
-        return f'<a id="{name}" role="link" aria-disabled="true" style="{_BUTTON}">{words}</a>'
-    return f'<a id="{name}" href="{escape(href(moment_s))}" style="{_BUTTON}">{words}</a>'
 
 
 def _seconds(since_s: float) -> str:
     return f"{since_s:.3f}"
-
-
-def reading_html(reading: Reading, again: str) -> str:
-    """Return that the journal is being read, with a link to look again."""
-    return f"<p>{escape(reading.words)} {link(again, 'Load this page again')} for its moments.</p>"

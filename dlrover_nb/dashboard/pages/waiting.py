@@ -7,6 +7,7 @@ person saw, so that it is refused where the job has changed meanwhile.
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.cluster import HasQueues
@@ -29,12 +30,15 @@ from dlrover_nb.dashboard.pages.asked_jobs import (
     running,
     shown_cluster,
 )
-from dlrover_nb.dashboard.pages.lists import Cell, address, card, link, table
-from dlrover_nb.widgets import theme, units
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.dashboard.pages.lists import Cell, Listing, address
+from dlrover_nb.dashboard.rendering import render
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
 
     from dlrover_nb.core.structs.cluster.waits import Holder, Wait
     from dlrover_nb.core.structs.plan.capacity import Capacity, Need
@@ -45,17 +49,31 @@ if TYPE_CHECKING:
 
 MOST_HOLDERS = 20
 NOBODY = "No job waits: every node that was ordered has started, or is starting."
-_BUTTON = (
-    f"font:inherit;padding:8px 14px;min-height:44px;background:{theme.SURFACE};color:{theme.INK};"
-    f"border:1px solid {theme.EDGE};border-radius:4px;cursor:pointer"
-)
-_INPUT = (
-    f"font:inherit;padding:4px 6px;min-height:32px;background:{theme.BG};color:{theme.INK};"
-    f"border:1px solid {theme.EDGE};border-radius:4px;max-width:100%"
-)
 
 
-def body(visit: Visit) -> str:
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """The largest plan that fits now, in words, and the form that asks for it where the person may."""
+
+    words: tuple[str, ...]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    press: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingJob:
+    """A job that waits; `holders` and `fit` are of one that waits for cores or memory."""
+
+    name: str
+    href: str
+    owner: str
+    target: str
+    waits: Listing
+    holders: Listing | None
+    fit: _Fit | None
+
+
+def body(visit: Visit) -> Markup:
     """Return each job that waits, with all that is known of its wait."""
     cluster = shown_cluster(visit)
     jobs = running(cluster.jobs().jobs)
@@ -63,7 +81,7 @@ def body(visit: Visit) -> str:
     queued = cluster.core.queue_waits() if isinstance(cluster.core, HasQueues) else ()
     capacity, unknown = capacity_of(cluster)
     needs = {job.name: needs_of(snapshots.get(job.name, job)) for job in jobs}
-    parts = [
+    waiting = [
         _job(visit, snapshot, waits, jobs, needs, capacity)
         for snapshot in snapshots.values()
         if (waits := waits_of(snapshot, queued))
@@ -71,7 +89,7 @@ def body(visit: Visit) -> str:
     notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
     notes += [Paragraph(f"What is free is not known: {unknown}", Tone.HINT)] if unknown else []
     notes += [Paragraph(words, Tone.HINT)] if (words := left_out_words(len(jobs))) else []
-    return "".join(map(block_html, notes)) + ("".join(parts) or card(f"<p>{NOBODY}</p>"))
+    return render("waiting.html", root=visit.root, notes=notes, jobs=waiting, nobody=NOBODY)
 
 
 def _job(
@@ -81,40 +99,44 @@ def _job(
     jobs: Sequence[JobSummary],
     needs: Mapping[str, list[Need]],
     capacity: Capacity | None,
-) -> str:
+) -> _WaitingJob:
     name = snapshot.spec.name
     total = capacity or snapshot.capacity
     free = free_of(total, [need for each in needs.values() for need in each])
     holders = holders_of(jobs, beside=name)
-    query = {"cluster": visit.query["cluster"]} if "cluster" in visit.query else {}
-    job = link(address(f"{visit.root}/job", {**query, "name": name}), name)
-    rows = [_wait_row(wait, free, holders) for wait in waits]
-    shown = f'<h2 style="margin:0 0 4px">{job}</h2><p>Owner {escape(snapshot.spec.owner or units.MISSING)}, '
-    shown += f"wants {escape(snapshot.target)}.</p>"
     head = ("What for", "Why", "Nodes", "Needs", "Ends by prediction")
-    shown += table(f"What {name} waits for", head, rows)
-    if any(wait.kind in {WaitKind.CAPACITY, WaitKind.QUOTA} for wait in waits):
-        holder_rows = [
-            (
-                Cell(h.job, address(f"{visit.root}/job", {**query, "name": h.job})),
-                Cell(h.owner or units.MISSING),
-                Cell(units.cores(h.cpu), is_number=True),
-                Cell(units.memory(h.memory_mib), is_number=True),
-                Cell(units.duration(h.left_s) if h.left_s is not None else "not known"),
-            )
-            for h in holders[:MOST_HOLDERS]
-        ]
-        more = len(holders) - len(holder_rows)
-        note = f"{more} more hold less." if more > 0 else ""
-        shown += table(
-            "Who holds cores and memory",
-            ("Job", "Owner", "Cores", "Memory", "Ends in"),
-            holder_rows,
-            note=note,
+    is_for_machines = any(wait.kind in {WaitKind.CAPACITY, WaitKind.QUOTA} for wait in waits)
+    others = [need for other, each in needs.items() if other != name for need in each]
+    return _WaitingJob(
+        name,
+        _job_address(visit, name),
+        snapshot.spec.owner or units.MISSING,
+        str(snapshot.target),
+        Listing(f"What {name} waits for", head, [_wait_row(wait, free, holders) for wait in waits]),
+        _holders(visit, holders) if is_for_machines else None,
+        _fitting(visit, snapshot, fitting_plan(snapshot, total, others)) if is_for_machines else None,
+    )
+
+
+def _job_address(visit: Visit, name: str) -> str:
+    query = {"cluster": visit.query["cluster"]} if "cluster" in visit.query else {}
+    return address(f"{visit.root}/job", {**query, "name": name})
+
+
+def _holders(visit: Visit, holders: Sequence[Holder]) -> Listing:
+    rows = [
+        (
+            Cell(h.job, _job_address(visit, h.job)),
+            Cell(h.owner or units.MISSING),
+            Cell(units.cores(h.cpu), is_number=True),
+            Cell(units.memory(h.memory_mib), is_number=True),
+            Cell(units.duration(h.left_s) if h.left_s is not None else "not known"),
         )
-        others = [need for other, each in needs.items() if other != name for need in each]
-        shown += _fitting(visit, snapshot, fitting_plan(snapshot, total, others))
-    return card(shown, label=f"Wait of {name}")
+        for h in holders[:MOST_HOLDERS]
+    ]
+    more = len(holders) - len(rows)
+    note = f"{more} more hold less." if more > 0 else ""
+    return Listing("Who holds cores and memory", ("Job", "Owner", "Cores", "Memory", "Ends in"), rows, note)
 
 
 def _wait_row(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> tuple[Cell, ...]:
@@ -130,18 +152,17 @@ def _wait_row(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> tuple[Ce
     )
 
 
-def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> str:
+def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> _Fit:
     """Return the largest plan that fits now, and the button that asks for it where the person may."""
     if plan is None:
-        return "<p>No plan of this job fits beside the other jobs now.</p>"
+        return _Fit(("No plan of this job fits beside the other jobs now.",))
     if plan == snapshot.target:
-        return "<p>What it wants fits beside the other jobs now: it should start soon.</p>"
-    text = f"<p>The largest plan that fits now: {escape(plan)}.</p>"
+        return _Fit(("What it wants fits beside the other jobs now: it should start soon.",))
+    words, spec = f"The largest plan that fits now: {plan}.", snapshot.spec
     if plan == snapshot.running:
-        return text + "<p>It runs already.</p>"
-    spec = snapshot.spec
+        return _Fit((words, "It runs already."))
     if not visit.team.may(visit.person, Action.SCALE, visit.cluster, owner=spec.owner):
-        return text + "<p>To scale the job to it needs the role operator.</p>"
+        return _Fit((words, "To scale the job to it needs the role operator."))
     fields = {
         "csrf": visit.csrf,
         "cluster": visit.cluster,
@@ -152,15 +173,7 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         "back": "waiting",
         **size_values(plan),
     }
-    hidden = "".join(
-        f'<input type="hidden" name="{name}" value="{escape(value)}">' for name, value in fields.items()
-    )
-    return (
-        f'{text}<form method="post" action="{escape(visit.root)}/do">{hidden}'
-        f'<label>Reason <input name="reason" value="the largest plan that fits now" maxlength="1000" '
-        f'style="{_INPUT}"></label> '
-        f'<button style="{_BUTTON}">Scale {escape(spec.name)} to {escape(plan.short)}</button></form>'
-    )
+    return _Fit((words,), fields, f"Scale {spec.name} to {plan.short}")
 
 
 PAGE = Page("waiting", "Waiting", body)

@@ -173,7 +173,9 @@ def published(server: OwnServer, port: int) -> Iterator[None]:
     The page is for `serve --open`: an address that a browser is started with stands in the list of processes,
     which everybody may read.
     """
-    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={server.address()}">'
+    from dlrover_nb.dashboard.rendering import render  # noqa: PLC0415 - programs that look for a server need none
+
+    page = render("redirect.html", address=server.address())
     try:
         _write_private(secret_file(port), f"{server.secret}\n")
         _write_private(redirecting_file(port), page)

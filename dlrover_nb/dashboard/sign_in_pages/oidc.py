@@ -15,9 +15,9 @@ from dlrover_nb.core.errors import BackendError, NotAllowedError
 from dlrover_nb.dashboard.frame.base_handler import OwnHandler, own_address, own_path
 from dlrover_nb.dashboard.frame.entry_checks import Door
 from dlrover_nb.dashboard.frame.page_frame import plain_html
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.dashboard.sign_in.by_oidc import PAGE
 from dlrover_nb.dashboard.sign_in.oidc import FLOW_S
-from dlrover_nb.widgets.blocks import escape
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
@@ -51,8 +51,8 @@ class OidcPage(_OfProvider):
         """Show the way to the provider."""
         wanted = quote(own_path(self.get_query_argument("next", "/")), safe="")
         provider = urlsplit(self._sign_in.provider.settings.issuer).netloc
-        link = f'<p><a class="dl-button" href="{escape(self.root)}{PAGE}/go?next={wanted}">Sign in with '
-        self.finish(plain_html("Sign in", f"{link}{escape(provider)}</a></p>", root=self.root))
+        link = render("provider.html", href=f"{self.root}{PAGE}/go?next={wanted}", provider=provider)
+        self.finish(plain_html("Sign in", link, root=self.root))
 
 
 class OidcStart(_OfProvider):

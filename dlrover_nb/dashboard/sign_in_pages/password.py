@@ -21,8 +21,9 @@ from dlrover_nb.core.history.stores.credentials import PERSON_LENGTH
 from dlrover_nb.dashboard.frame.base_handler import OwnHandler, PersonHandler, own_address, own_path
 from dlrover_nb.dashboard.frame.entry_checks import Door
 from dlrover_nb.dashboard.frame.page_frame import plain_html
+from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.dashboard.sign_in.by_password import MOST_WAITING, PAGE
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
+from dlrover_nb.widgets.blocks import Paragraph, Tone
 
 if TYPE_CHECKING:
     from typing import Any
@@ -101,29 +102,20 @@ class SignInPage(OwnHandler):
     def _show(self, error: str = "", name: str = "") -> None:
         secret = self._cookie.of(self.request) or secrets.token_urlsafe(32)
         self._cookie.set(self, secret)
-        wanted = own_path(self.get_argument("next", "/"))
-        form = form_html(self.root, form_token(secret), wanted, error, name)
+        form = render(
+            "sign_in.html",
+            action=f"{self.root}{PAGE}",
+            fields={"csrf": form_token(secret), "next": own_path(self.get_argument("next", "/"))},
+            name=name,
+            most_name=PERSON_LENGTH,
+            alert=Paragraph(error, Tone.WARNING) if error else None,
+        )
         self.finish(plain_html("Sign in", form, root=self.root))
 
 
 def form_token(secret: str) -> str:
     """Return the token of the form to sign in, from the secret in the cookie of a browser."""
     return hmac.new(secret.encode(), b"sign in", "sha256").hexdigest()
-
-
-def form_html(root: str, token: str, wanted: str, error: str, name: str) -> str:
-    """Return the form to sign in; the field that is still empty has the focus."""
-    alert = f'<div role="alert">{block_html(Paragraph(error, Tone.WARNING))}</div>' if error else ""
-    on_name, on_password = ("", " autofocus") if name else (" autofocus", "")
-    return (
-        f'{alert}<form method="post" action="{escape(root)}{PAGE}" class="dl-sign-in">'
-        f'<input type="hidden" name="csrf" value="{token}">'
-        f'<input type="hidden" name="next" value="{escape(wanted)}">'
-        f'<label>Name <input name="name" value="{escape(name)}" autocomplete="username" required '
-        f'autocapitalize="none" spellcheck="false" maxlength="{PERSON_LENGTH}"{on_name}></label>'
-        '<label>Password <input name="password" type="password" autocomplete="current-password" required'
-        f"{on_password}></label><button>Sign in</button></form>"
-    )
 
 
 class SignOut(PersonHandler):
