@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.codec import from_json, to_json
@@ -114,12 +115,16 @@ def open_lines(team: Team, person: Person) -> tuple[Line, ...]:
     for key, cluster in team.clusters.items():
         if not team.may(person, Action.VIEW, key):
             continue
+        may = cache(partial(_may_answer, team, person, key))  # many jobs have the same owner
         for job in sorted(cluster.jobs().jobs, key=lambda job: natural(job.name)):
             if not job.waiting or job.phase.is_final:
                 continue
-            may = all(team.may(person, action, key, owner=job.owner) for action in BATCH_ACTIONS)
-            lines += [Line(key, job, name, may) for name in job.waiting]
+            lines += [Line(key, job, name, may(job.owner)) for name in job.waiting]
     return tuple(lines)
+
+
+def _may_answer(team: Team, person: Person, cluster: str, owner: str) -> bool:
+    return all(team.may(person, action, cluster, owner=owner) for action in BATCH_ACTIONS)
 
 
 def sum_words(lines: Iterable[Line]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from dlrover_nb.core.errors import NotAllowedError
 from dlrover_nb.core.structs.decisions.commands import Action
@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.forms.flash import flash_html
 from dlrover_nb.dashboard.jobs_board.boards import board
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, wanted_of
-from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, ordered
+from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, RANKED, ordered
 from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.rendering import render
@@ -31,24 +31,13 @@ if TYPE_CHECKING:
 
     from dlrover_nb.dashboard.jobs_board.deltas import Board
     from dlrover_nb.dashboard.jobs_board.filters import Wanted
-    from dlrover_nb.dashboard.jobs_board.rows import Cell, Column, JobRow
+    from dlrover_nb.dashboard.jobs_board.rows import Column
     from dlrover_nb.dashboard.page import Visit
 
 DAY_S = 86_400.0
 N_DECISION_DAY = 7
 N_DECISION = 20  # that are listed
 _PHASES = tuple((str(phase), str(phase)) for phase in JobPhase)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A row of the table: its cells but the first, and the addresses of the job and of its past runs."""
-
-    row: JobRow
-    is_drawn: bool
-    job: str
-    past: str
-    cells: tuple[tuple[Column, Cell], ...]
 
 
 def body(visit: Visit) -> Markup:
@@ -112,21 +101,25 @@ def _sorted_address(visit: Visit, wanted: Wanted, column: Column) -> str:
     return _address(visit, replace(wanted, sort=column.key, is_down=is_down).query)
 
 
-def _lines(cluster: str, wanted: Wanted, shown: Board) -> tuple[list[_Line], str]:
-    """Return all rows in their order, and how many there are in words."""
+def _lines(cluster: str, wanted: Wanted, shown: Board) -> tuple[list[tuple[str | bool, ...]], str]:
+    """Return all rows in their order, and how many there are in words.
+
+    A row is a flat tuple, and the template has each column by name: with a loop over cells, and a key to be
+    escaped for each, 1,000 rows took a third longer.
+    """
     rows = ordered(shown.rows.values(), wanted.sort, is_down=wanted.is_down)
     drawn, n_match = wanted.drawn(rows)
-    lines = [
-        _Line(
-            row,
-            row.name in drawn,
-            job_link(cluster, row.name),
-            history_link(cluster, row.name),
-            tuple(zip(COLUMNS[1:], row.cells[1:], strict=True)),
-        )
-        for row in rows
-    ]
+    job, past = job_link(cluster, ""), history_link(cluster, "")  # all the same but for the name at their end
+    lines: list[tuple[str | bool, ...]] = []
+    for row in rows:
+        name, sorts = quote_plus(row.name), [_sort(row.cell(key).value) for key in RANKED]
+        begin = (row.name, row.phase, "1" if row.needs else "", row.name in drawn, job + name, past + name)
+        lines.append((*begin, *sorts, *[cell.text for cell in row.cells[1:]]))
     return lines, count_words(n_match, len(drawn), len(rows))
+
+
+def _sort(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
 
 
 def count_words(n_match: int, n_drawn: int, n_job: int) -> str:

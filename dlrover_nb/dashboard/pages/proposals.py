@@ -108,6 +108,8 @@ class _Row:
         What is sent where it is chosen; empty: this person may not answer it.
     reason
         Name of the field for the reason.
+    about
+        Which proposal of which job.
     gain, cost, currency
         What the script sums.
     """
@@ -115,7 +117,7 @@ class _Row:
     job: str
     cluster: str
     href: str
-    proposal: str
+    about: str
     cells: tuple[str, ...]
     pick: str
     reason: str
@@ -125,15 +127,15 @@ class _Row:
 
 
 def _row(line: Line) -> _Row:
-    is_open = line.may_answer and line.is_known
+    pick = line.pick if line.may_answer and line.is_known else None
     return _Row(
         job=line.job.name,
         cluster=line.cluster,
         href=job_link(line.cluster, line.job.name),
-        proposal=line.proposal,
+        about=f"{line.proposal} of {line.job.name}",
         cells=_cells(line),
-        pick=line.pick.text if is_open else "",
-        reason=reason_name(line.pick) if is_open else "",
+        pick=pick.text if pick else "",
+        reason=reason_name(pick) if pick else "",
         gain=f"{line.gain_samples_per_s:.6g}",
         cost=_number(line.cost_change),
         currency=line.job.outlook.currency,

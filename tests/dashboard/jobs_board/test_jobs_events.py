@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 from dataclasses import replace
+from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +17,8 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.summary import summarize
+from dlrover_nb.dashboard.jobs_board.deltas import board_of
+from dlrover_nb.dashboard.jobs_board.rows import COLUMNS
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -172,6 +175,45 @@ def test_the_page_is_whole_without_scripts_and_escapes_every_name(server):
     narrowed = Client(server.url, "vera").get("jobs?cluster=a&q=ads&sort=rate&dir=down").text
     assert narrowed.count(" hidden><th") == 1
     assert 'aria-sort="descending"' in narrowed
+
+
+class Cells(HTMLParser):
+    """The cells of the table of jobs, by job and column: the text, and the number that it is sorted by."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.rows, self.classes, self._cell = {}, {}, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        fields = dict(attrs)
+        if "data-job" in fields:
+            self._row = self.rows.setdefault(fields["data-job"], {})
+        self._cell = fields.get("data-c") if tag == "td" else None
+        if self._cell:
+            self.classes[self._cell] = fields.get("class", "")
+            self._row[self._cell] = ["", *([float(fields["data-s"])] if "data-s" in fields else [])]
+
+    def handle_data(self, data):
+        if self._cell:
+            self._row[self._cell][0] += data
+
+    def handle_endtag(self, _):
+        self._cell = None
+
+
+def test_each_cell_of_the_page_is_that_of_its_column(server, cluster):
+    cells = Cells(Client(server.url, "vera").get("jobs?cluster=a").text)
+    shown = board_of(cluster.live_jobs(), None).rows
+    assert cells.rows.keys() == shown.keys()
+    for name, row in shown.items():
+        wire = {key: told if isinstance(told, list) else [told] for key, told in row.wire.items()}
+        del wire["job"], wire["_phase"], wire["_needs"]
+        assert list(cells.rows[name]) == list(wire)
+        assert cells.rows[name] == {
+            key: [told[0], *(float(f"{number:g}") for number in told[1:])] for key, told in wire.items()
+        }
+    assert cells.classes == {each.key: "n" if each.is_number else "" for each in COLUMNS[1:]}
 
 
 def test_a_view_is_saved_for_its_person_alone_and_removed_again(server):
