@@ -78,4 +78,8 @@ def test_the_wheel_names_no_python_version_and_its_kernel_loads_on_another(build
 def test_without_a_compiler_the_wheel_is_for_any_platform(build):
     wheel = build(CC="/nowhere/cc")
     assert str(tag_of(wheel)) == "py3-none-any"
-    assert LIBRARY not in zipfile.ZipFile(wheel).namelist()
+    names = [name.rpartition("/platlib/")[2] for name in zipfile.ZipFile(wheel).namelist()]
+    assert LIBRARY not in names
+    pages = [path.relative_to(ROOT) for path in (ROOT / "dlrover_nb/dashboard/templates").iterdir()]
+    assert pages
+    assert {str(path) for path in pages} <= set(names)
