@@ -28,21 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "KEYS", "Column", "JobRow", "ordered", "row_of", "sort_value"]
 
 KEYS = {column.key: column for column in COLUMNS}
-RANKED = ("needs", "versus", "ends")  # columns whose cells may have a value beside their text
-_PLACES = {key: at for at, key in enumerate(KEYS)}
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Words, and the number that they are sorted by where it is not the first one in them."""
-
-    text: str
-    value: float | None = None
-
-    @property
-    def wire(self) -> str | list[str | float]:
-        """The cell in an event."""
-        return self.text if self.value is None else [self.text, self.value]
+_PLACES = {key: place for place, key in enumerate(KEYS)}
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
