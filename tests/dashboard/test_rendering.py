@@ -10,10 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from jinja2 import UndefinedError
+from jinja2 import Environment, PackageLoader, UndefinedError
 from markupsafe import Markup
 
-from dlrover_nb.dashboard.rendering import _environment, drawn, render
+from dlrover_nb.dashboard.rendering import drawn, render
 from dlrover_nb.widgets.blocks import Heading, Paragraph, View
 
 DASHBOARD = Path(str(files("dlrover_nb.dashboard")))
@@ -23,8 +23,9 @@ ELEMENT = re.compile(r"</?[a-z][a-z0-9]*(\s|>|$)")
 
 
 def test_each_template_can_be_read():
+    loaded = Environment(loader=PackageLoader("dlrover_nb.dashboard"), autoescape=True)
     for path in TEMPLATES:
-        _environment().get_template(path.name)
+        loaded.get_template(path.name)
 
 
 def test_no_template_turns_escaping_off_or_has_a_script_or_a_handler_in_it():
