@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
+from jinja2 import Environment, PackageLoader
 from support.conformance.audit import ROW
 from support.dashboard.dashboards import (
     ADMIN,
@@ -42,7 +43,6 @@ from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team
-from dlrover_nb.dashboard.rendering import _environment
 
 HOSTILE = """"'><x-evil x-evil=1><script>x</script><img src=x>&lt;"""  # as long as a saved view's name may be
 AT_S = b.START_S
@@ -284,6 +284,7 @@ def test_the_form_to_sign_in_holds_the_name_that_was_tried_and_takes_it_for_no_h
 
 
 def test_the_name_of_a_hidden_field_is_escaped_as_its_value_is():
-    template = _environment().from_string('{% from "forms.html" import hidden %}{{ hidden(fields) }}')
+    templates = Environment(loader=PackageLoader("dlrover_nb.dashboard"), autoescape=True)
+    template = templates.from_string('{% from "forms.html" import hidden %}{{ hidden(fields) }}')
     [(tag, attributes)] = checked(template.render(fields={HOSTILE: HOSTILE})).elements
     assert (tag, attributes["name"], attributes["value"]) == ("input", HOSTILE, HOSTILE)
