@@ -35,7 +35,7 @@ import numpy as np
 
 from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.brain.offer_columns import check
-from dlrover_nb.core.brain.rounds import Rounds, Term
+from dlrover_nb.core.brain.planning_round import Rounds, Term
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link.call_ends import CallLink, unpack_answer
 from dlrover_nb.core.client.link.calls import ANSWERS, CALLS

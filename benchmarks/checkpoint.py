@@ -41,12 +41,12 @@ from dlrover_nb.core.runtime.checkpoints import (
     FlashCheckpoint,
     MemoryClaim,
     Persisted,
-    checkpoint,
     free_memory,
     memory_image,
+    ps_checkpoint,
     read_url,
 )
-from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, run_name
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.store.cut import Cut
 
@@ -98,7 +98,7 @@ class Speeds:
     """Saves and loads of one large part."""
 
     def __init__(self, whole: StorePart, folder: Path) -> None:
-        self.whole, self.image, self.folder = whole, checkpoint.image_of(whole), folder
+        self.whole, self.image, self.folder = whole, ps_checkpoint.image_of(whole), folder
         self.buffers = {name: np.zeros_like(array) for name, array in self.image.arrays.items()}
         self.flash = FlashCheckpoint(JOB, folder, "ps-0")
         self.number = 0
@@ -181,7 +181,7 @@ def pairs(n: int, n_byte: int, folder: Path) -> dict[str, int]:
         for number in range(n):
             for is_disk in (False, True):
                 part.table[:, 0] = 2 * number + is_disk
-                image = checkpoint.image_of(part)
+                image = ps_checkpoint.image_of(part)
                 flash.copy(2 * number + is_disk, image.header, image.arrays)
             flash.persist(2 * number + 1, str(folder / f"pair-{number}"))
             done += [result for result in flash.poll() if isinstance(result, Persisted)]
@@ -192,7 +192,7 @@ def pairs(n: int, n_byte: int, folder: Path) -> dict[str, int]:
     for number, result in enumerate(done):
         part.table[:, 0] = 2 * number + 1
         is_right = (result.number, result.url) == (2 * number + 1, str(folder / f"pair-{number}"))
-        good += is_right and is_equal(read_url(result.url, result.sha256), checkpoint.image_of(part))
+        good += is_right and is_equal(read_url(result.url, result.sha256), ps_checkpoint.image_of(part))
         Path(result.url).unlink()
     return {"pairs": n, "lost": n - good}
 

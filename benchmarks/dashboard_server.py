@@ -27,7 +27,7 @@ from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import PhaseChanged
-from dlrover_nb.core.structs.views.past import SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.server import DashboardServer, serve

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
 
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster

@@ -36,7 +36,7 @@ N_NODE, PODS_OF_NODE, NODE_CPU, NODE_GIB = 10, 500, 4000, 4000
 N_PS, N_WORKER = 2, 3
 LIMIT_S = 300.0
 NOBODY_IS_LOST = {"TESTKUBE_NODE_GRACE": "3600s"}
-POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as in `core.driver.loop.loop`
+POLL_S, SECOND_S, ROOM_S = 0.25, 1.0, 5.0  # as in `core.driver.loop.job_loop`
 
 
 class FakeKubelet:
@@ -219,7 +219,7 @@ def fakes(run: Any, *, n_job: int, rest_s: float, n_end: int, away_s: float) -> 
 
 def as_a_master(run: Any, core: client.CoreV1Api) -> str:
     """Return a kubeconfig of an account with exactly the rights of a job's master."""
-    from dlrover_nb.core.manifests.rights import master_rights, role
+    from dlrover_nb.core.manifests.role_rules import master_rights, role
 
     rbac, name = client.RbacAuthorizationV1Api(core.api_client), "bench-master"
     core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": name}})
@@ -378,7 +378,7 @@ def _backend(api: Any, job: str) -> Any:
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
     features = FeatureSpec("label", (), (), n_train=1, n_eval=1)
     shape = NodeShape(NODE_CPU, NODE_GIB * 1024)  # as observed by the client: masters may not list machines

@@ -47,7 +47,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.rundir.job_file import read_job
-from dlrover_nb.core.runtime.exchange.requests import Exchange
+from dlrover_nb.core.runtime.exchange.push_pull import Exchange
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.data import make_features
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.models.metrics import auc
-from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.packing import CODECS, Packer, pack_answer, unpack_answer, unpack_push
 from dlrover_nb.core.runtime.worker.local import train_single
+from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec

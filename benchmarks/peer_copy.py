@@ -33,12 +33,12 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.master.own.checkpoints.peer_copies import last_whole
-from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM_VAR, sweep_memory
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
-from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import MACHINE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -47,7 +47,7 @@ from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.simulator import SimulatedJob, TableTruth
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.capacity import Capacity
-from dlrover_nb.core.structs.views.past import JobTraits, PastJob
+from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

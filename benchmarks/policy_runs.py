@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.views.events import (
     Scale,
     Ticked,
 )
-from dlrover_nb.core.structs.views.past import FitSummary
+from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

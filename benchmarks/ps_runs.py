@@ -18,7 +18,7 @@ import plain_node
 import ps_processes
 import zmq
 
-from dlrover_nb.core.master.own.servers.placement import assign_buckets
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.exchange import ps_link
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
@@ -28,8 +28,8 @@ from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job.exchange_spec import PLAIN, Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.packing import PLAIN, Encryption, ExchangeSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import Train
@@ -163,7 +163,7 @@ def take_own_model(name: str) -> None:
     from ctr import models
     from ctr.data import NUM_DENSE, NUM_FIELDS
 
-    from dlrover_nb.core.models.table import model_kind
+    from dlrover_nb.core.models.built_in import model_kind
 
     module, _, attribute = model_kind(MODELS[name]).module.partition(":")
     kind = getattr(importlib.import_module(module), attribute)

@@ -20,7 +20,7 @@ import psutil
 import zmq
 from ps_processes import Group, Waiter, servers
 
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.process.allocator import keep_freed

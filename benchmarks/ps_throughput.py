@@ -47,7 +47,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import numpy as np
 from ps_runs import MODELS, Run, ours
 
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.structs.training.checkpoints import PartSource
@@ -129,7 +129,7 @@ def initial_checkpoint(path: Path) -> PartSource:
     ids = np.unique(make_batches()[0])
     values = initial_table()[ids]
     table = np.concatenate([values, np.full_like(values, INITIAL_SUM)], axis=1)
-    written = checkpoint.write(path, StorePart(ids, table, 0, np.empty((2, 0), np.float32)))
+    written = ps_checkpoint.write(path, StorePart(ids, table, 0, np.empty((2, 0), np.float32)))
     return PartSource(str(path), written.sha256)
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.deadline.regression import N_FOLD, folds_by_job, learn, r2_of
 from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 

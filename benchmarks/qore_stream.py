@@ -3,7 +3,7 @@
 Jobs come in families, as most jobs of a cluster repeat (Qore-DL counts 65 % that ran over five times): the
 jobs of a family differ in length, level of speed and how it grows with nodes. What is simulated is the truth
 of speeds and the cluster; who waits, starts, grows and gives back is decided by the product's own queue and
-controllers (`core.brain.rounds`, `core.controller`), or by a baseline.
+controllers (`core.brain.planning_round`, `core.controller`), or by a baseline.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from policies import traits_of
 from policy_cases import Related
 from policy_runs import QUIET, REPORT_S, SETTINGS, Ours, simulate
 
-from dlrover_nb.core.backends.simulated.run import SimulatedRun
-from dlrover_nb.core.brain.rounds import Rounds, Term
+from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
+from dlrover_nb.core.brain.planning_round import Rounds, Term
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.deadline.utilisation import host_load, utilisation
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.simulator.workload import BATCH, SIZES, random_truth
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported, quota_changed
-from dlrover_nb.core.structs.views.past import JobTraits, PastJob
+from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
 from dlrover_nb.core.warmstart import into_space
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ import plain_node
 import ps_processes
 import zmq
 
-from dlrover_nb.core.master.own.servers.placement import assign_buckets
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange import sealed, wire
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.process.allocator import keep_freed
@@ -35,8 +35,8 @@ from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import Train

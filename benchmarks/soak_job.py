@@ -23,7 +23,7 @@ from dlrover_nb.core.commands.requests import RetryShard
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
-from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import buffers_of, run_name
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Embedding, Mode, Optimizer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -25,7 +25,7 @@ from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.rundir.journal import read_events
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

@@ -49,7 +49,7 @@ from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import JobTraits, PastJob
+from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
 from dlrover_nb.core.warmstart import Method, WarmStartSettings, accuracy, into_space, warm_start
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from dlrover_nb.core.yamltext import to_yaml
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.status import host_words
-from dlrover_nb.widgets.past.report import write_report
+from dlrover_nb.widgets.past.html_report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

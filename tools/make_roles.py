@@ -1,6 +1,6 @@
 """Write the Roles in deploy/ from the table of rights: `python tools/make_roles.py`.
 
-`dlrover_nb/core/manifests/rights.py` is the one place where they are decided; a test fails when
+`dlrover_nb/core/manifests/role_rules.py` is the one place where they are decided; a test fails when
 these files, or the tables of deploy/README.md, say anything else.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from dlrover_nb.core.manifests.rights import (
+from dlrover_nb.core.manifests.role_rules import (
     OPERATOR,
     SEE_NODES,
     SEE_QUOTAS,

@@ -10,7 +10,7 @@ from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views.job_views import HistoryView, LogsView, Note, logs_title
 from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,7 +225,7 @@ class Results(Steering):
         --------
         >>> job.report("report.html", force=True)
         """
-        from dlrover_nb.widgets.past.report import report_html  # noqa: PLC0415 - views load on demand
+        from dlrover_nb.widgets.past.html_report import report_html  # noqa: PLC0415 - views load on demand
 
         html = report_html(self.handle.snapshot(), self.handle.series())
         written = write(path, html, force=force)

@@ -1,8 +1,8 @@
 """Shared memory that outlives a process: two places for its checkpoints, named as those of own jobs.
 
-The names begin as the master orders (`core.runtime.checkpoints.names` there): the job's end frees them, and
-what a dead job left is swept by the next one on the host. A lock on the job's claim keeps it from being swept
-while this process lives. Its own place on the node, which its successor has too, is in the name.
+The names begin as the master orders (`core.runtime.checkpoints.memory_names` there): the job's end frees
+them, and what a dead job left is swept by the next one on the host. A lock on the job's claim keeps it from
+being swept while this process lives. Its own place on the node, which its successor has too, is in the name.
 """
 
 from __future__ import annotations

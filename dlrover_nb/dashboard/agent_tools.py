@@ -22,7 +22,7 @@ from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit.trail import AuditStore
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.why import question_of, reply_to
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.commands.second_person import Rules
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.decisions.people import Person
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

@@ -10,7 +10,7 @@ from dlrover_nb.api.inputs.job_of_submit import job_of, read_job_file
 from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import full_path, is_code, load_mapping
-from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.built_in import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat

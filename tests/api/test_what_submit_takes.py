@@ -17,8 +17,8 @@ from dlrover_nb.api.inputs.job_of_submit import job_of, settings_of
 from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS

@@ -14,7 +14,7 @@ from support.waiting import until
 from dlrover_nb.client import checkpoint
 from dlrover_nb.client.checkpoint import _head, _Saver
 from dlrover_nb.client.memory import Memory
-from dlrover_nb.core.runtime.checkpoints.names import SHM, free_run, run_name, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name, sweep_memory
 
 MIB = 1 << 20
 

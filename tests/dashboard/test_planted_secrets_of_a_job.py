@@ -38,7 +38,7 @@ from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.core.yamltext import to_yaml
 from dlrover_nb.dashboard.agent_tools import AgentTools
-from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.past.html_report import report_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,10 +17,10 @@ from dlrover_nb.core.connect.kinds import read_address
 from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.history.database import default_url
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import SEE_NODES, USER, VIEWER, granted
+from dlrover_nb.core.manifests.role_rules import SEE_NODES, USER, VIEWER, granted
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 from dlrover_nb.dashboard.settings import read_settings
 
 ROOT = Path(__file__).parents[2]

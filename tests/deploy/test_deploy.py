@@ -13,12 +13,12 @@ from support.kubernetes.kustomize_reader import build
 from support.kubernetes.on_api_server import ACCOUNT, as_account, installed, may, removed
 
 from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import JOB_LABEL as ELASTIC_LABEL
-from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, WORKLOADS
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import POD_GROUP, WORKLOADS
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.objects import HTTP_PORT, master_job
-from dlrover_nb.core.manifests.parts import JOB_LABEL, master_name
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, master_name
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import (
+from dlrover_nb.core.manifests.role_rules import (
     OPERATOR,
     SEE_NODES,
     SEE_QUOTAS,
@@ -34,7 +34,7 @@ from dlrover_nb.core.manifests.rights import (
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

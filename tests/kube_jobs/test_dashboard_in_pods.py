@@ -13,7 +13,7 @@ from support.kubernetes.kube import await_rights, grant
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden
 from dlrover_nb.core.commands.requests import SetMode
 from dlrover_nb.core.errors import BackendError, NotAllowedError
-from dlrover_nb.core.manifests.rights import OPERATOR, VIEWER
+from dlrover_nb.core.manifests.role_rules import OPERATOR, VIEWER
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -15,7 +15,7 @@ from support.jobs import builders as b
 from dlrover_nb.api.views import reprs
 from dlrover_nb.core.history.runs.prediction_scores import scoreboard
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.views.summary import summarize
 

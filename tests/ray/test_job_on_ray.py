@@ -24,7 +24,7 @@ from dlrover_nb.core.errors import (
     NotFoundError,
     StaleDecisionError,
 )
-from dlrover_nb.core.runtime.checkpoints.names import SHM
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.jobs import builders as b
 
-from dlrover_nb.core.structs.decisions.decisions import Prediction
+from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.jobs_board.rows import row_of
-from dlrover_nb.widgets.clusters.many.columns import JobReading
+from dlrover_nb.widgets.clusters.many.job_rows import JobReading
 from dlrover_nb.widgets.jobs.status import jobs_view
 from dlrover_nb.widgets.rows.job_cells import (
     MOST_LETTERS,

@@ -58,10 +58,10 @@ from dlrover_nb.core.structs.decisions.actions import KillRestart, Proposed
 from dlrover_nb.core.structs.decisions.audited import AuditedCommand
 from dlrover_nb.core.structs.decisions.goals import answer, read_goals
 from dlrover_nb.core.structs.decisions.people import AccessRole
-from dlrover_nb.core.structs.decisions.questions import Weighed
-from dlrover_nb.core.structs.plan.admission import QueuePlace
+from dlrover_nb.core.structs.decisions.query_answers import Weighed
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, SkippedBatch
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace, Straggler

@@ -14,7 +14,7 @@ from dlrover_nb.core.history.runs.prediction_scores import scoreboard
 from dlrover_nb.core.structs.cluster.host_wish import HostWish
 from dlrover_nb.core.structs.decisions.candidates import TermShare
 from dlrover_nb.core.structs.decisions.decisions import Outcome
-from dlrover_nb.core.structs.decisions.questions import LogLine, Marginal, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import LogLine, Marginal, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import BeganFrom
 from dlrover_nb.core.structs.plan.resources import Role

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun, Scoreboard
     from dlrover_nb.core.structs.decisions.decisions import Decision
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook

@@ -16,7 +16,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, Verbatim, V
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.views.summary import JobSummary
 
@@ -34,9 +34,9 @@ _VIEWS = {  # (module, record) -> (module, what makes a view of it)
     (f"{_STRUCTS}.views.snapshot", "MemoryLine"): (_RECORDS, "forecast_view"),
     (f"{_STRUCTS}.views.fit", "FitReport"): (_RECORDS, "fit_view"),
     (f"{_STRUCTS}.views.snapshot", "JobSnapshot"): (_RECORDS, "snapshot_view"),
-    (f"{_STRUCTS}.decisions.questions", "Explanation"): (_HERE, "explanation_view"),
-    (f"{_STRUCTS}.decisions.questions", "Weighed"): (_HERE, "weighed_view"),
-    (f"{_STRUCTS}.decisions.questions", "LogLine"): (_HERE, "line_view"),
+    (f"{_STRUCTS}.decisions.query_answers", "Explanation"): (_HERE, "explanation_view"),
+    (f"{_STRUCTS}.decisions.query_answers", "Weighed"): (_HERE, "weighed_view"),
+    (f"{_STRUCTS}.decisions.query_answers", "LogLine"): (_HERE, "line_view"),
     (f"{_STRUCTS}.job.job", "JobSpec"): (_HERE, "spec_view"),
     (f"{_STRUCTS}.views.summary", "JobSummary"): (_HERE, "summary_view"),
     ("dlrover_nb.core.client.past.history_queries", "RunHistory"): (

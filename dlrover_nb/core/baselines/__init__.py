@@ -6,7 +6,7 @@ offline search would have measured: rows (w, p, cpu per worker, cpu per PS) of s
 shape (n,). Only a simulator knows it.
 """
 
-from dlrover_nb.core.baselines.elastic import elastic_scheduling
+from dlrover_nb.core.baselines.elastic_scheduling import elastic_scheduling
 from dlrover_nb.core.baselines.exhaustive import well_tuned
 from dlrover_nb.core.baselines.losscurve import LossCurve, fit_loss_curve
 from dlrover_nb.core.baselines.optimus import (

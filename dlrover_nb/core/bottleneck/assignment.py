@@ -1,8 +1,8 @@
 """Cores of single nodes: taken where they are idle, given where they are used, the sum unchanged.
 
 These functions are the paper's method, of nodes that each have their own. A plan of this product gives all
-nodes of a role the same: moves between roles are changes of plan (`plans`), those within a role exceptions
-from it (`node_moves`).
+nodes of a role the same: moves between roles are changes of plan (`remedy_plans`), those within a role
+exceptions from it (`node_moves`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The brain: plans for all jobs of a cluster together, and hands each a quota; masters alone change jobs.
 
-`cluster_plan` decides from what jobs offer, without any I/O. `rounds` asks the masters and hands out, and
-`service` does that at intervals, while it holds the lease by which one of several brains plans.
+`cluster_plan` decides from what jobs offer, without any I/O. `planning_round` asks the masters and hands
+out, and `service` does that at intervals, while it holds the lease by which one of several brains plans.
 
 Notes
 -----

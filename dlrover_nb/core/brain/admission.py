@@ -19,9 +19,9 @@ from dlrover_nb.core.brain.queue_order import QueueState, first_of, share_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.availability.waiting import free_of, largest_fitting
 from dlrover_nb.core.structs.cluster.waits import Holder
-from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.plan.deadline import span_words
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from dlrover_nb.core.structs.plan.capacity import plan_needs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dlrover_nb.core.structs.plan.admission import WaitingOffer
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.offers import JobOffer
+    from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.plan.admission import WaitingOffer
     from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 
 LIGHT, HEAVY = 0.35, 0.70  # used shares of a cluster under light and under heavy load (Qore-DL's theta 1, 3)
 SIZE_WEIGHT = 0.5  # of a job that takes the whole cluster, where 1 is the urgency of one with no time to lose

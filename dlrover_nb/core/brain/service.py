@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.brain.rounds import Rounds, Term
+from dlrover_nb.core.brain.planning_round import Rounds, Term
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs import _check

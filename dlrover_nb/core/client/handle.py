@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.client.trainer.status_sender import TrainerSender
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

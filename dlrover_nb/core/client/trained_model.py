@@ -25,12 +25,12 @@ from dlrover_nb.core.data.types.trained_types import text_types
 from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.jobfile import data_format, full_path
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.models.metrics import evaluate
-from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import JobFile, read_job
 from dlrover_nb.core.rundir.locate import run_folder
-from dlrover_nb.core.runtime.checkpoints.checkpoint import fill
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import fill
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import with_padding
 from dlrover_nb.core.structs.job.datafiles import ENDINGS, bare

@@ -36,8 +36,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.advising.advice import Limits, axes_key
-from dlrover_nb.core.planner.deadline import rescues_deadline
-from dlrover_nb.core.planner.predictions.budget import most_until_end
+from dlrover_nb.core.planner.finish_chance import rescues_deadline
+from dlrover_nb.core.planner.predictions.budget_forecast import most_until_end
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.bounds import Quota

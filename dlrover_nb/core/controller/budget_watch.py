@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.planner.predictions.budget import present_budget
+from dlrover_nb.core.planner.predictions.budget_forecast import present_budget
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, spent_why
 from dlrover_nb.core.structs.views.events import EndJob
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
     from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.job.stopping import StopForecast
-    from dlrover_nb.core.structs.plan.admission import QueuePlace
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.budget import BudgetOutlook
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+    from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
     from dlrover_nb.core.structs.training.samples import ProfileSample
     from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.views.fit import Curve, FitReport

@@ -23,11 +23,11 @@ from dlrover_nb.core.planner.advising.sensitivity import break_even_of, break_ev
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.policies.nearchus import diagnosis_of
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
-from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.offers import NoOffer, Offer
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

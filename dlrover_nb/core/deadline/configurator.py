@@ -30,7 +30,7 @@ from dlrover_nb.core.structs import _check
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.deadline.features import ModelFeatures
+    from dlrover_nb.core.deadline.model_features import ModelFeatures
     from dlrover_nb.core.deadline.training_rows import TrainingRow
 
 GOOD_WITHIN = 0.1  # of the best iteration time

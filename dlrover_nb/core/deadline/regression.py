@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.deadline.features import ModelFeatures
+    from dlrover_nb.core.deadline.model_features import ModelFeatures
     from dlrover_nb.core.deadline.training_rows import TrainingRow
 
     Floats = NDArray[np.float64]

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.views.past import JobTraits, PastJob, SeriesRow
+    from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob, SeriesRow
 
 FLOAT_BYTES = 4
 TARGETS = ("worker_cpu", "worker_memory_mib", "ps_cpu", "ps_memory_mib", "iter_s")

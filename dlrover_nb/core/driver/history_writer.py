@@ -27,13 +27,13 @@ from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.core.structs.job.job import JobSpec, run_name
 from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
 from dlrover_nb.core.structs.views.events import PhaseChanged
-from dlrover_nb.core.structs.views.past import SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Record
     from dlrover_nb.core.structs.decisions.commands import AuditRow
     from dlrover_nb.core.structs.views.events import Remember
-    from dlrover_nb.core.structs.views.past import PastJob
+    from dlrover_nb.core.structs.views.past_jobs import PastJob
 
 logger = logging.getLogger(__name__)
 

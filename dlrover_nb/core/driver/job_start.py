@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.planner.policies.nearchus import small_start
 from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.structs.views.events import JobSubmitted
-from dlrover_nb.core.structs.views.past import JobTraits
-from dlrover_nb.core.structs.wire.pods import outlives_node
+from dlrover_nb.core.structs.views.past_jobs import JobTraits
+from dlrover_nb.core.structs.wire.pod_contract import outlives_node
 from dlrover_nb.core.usercode import identity
 from dlrover_nb.core.warmstart.pauses import usual_pauses
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.views.past import FitSummary, PastJob
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, PastJob
 
 FLOAT_BYTES = 4
 

@@ -6,9 +6,9 @@ chosen plans being within the capacity in every resource, to a relative 1e-9 of 
 
 DLRover-RM calls its method a weighted greedy and gives only the objective. Taking candidates by descending
 RE*WG, the obvious method, reaches 95 % of the exact optimum on average and 73 % at worst
-(`benchmarks/select.py`), because it ignores the needs. Here shadow prices come first (`prices`), then the
-remaining room is filled and searched (`improve`); the prices also prove how far from the optimum the result
-can be (`Selection.bound`).
+(`benchmarks/select.py`), because it ignores the needs. Here shadow prices come first (`shadow_prices`),
+then the remaining room is filled and searched (`improve`); the prices also prove how far from the optimum the
+result can be (`Selection.bound`).
 
 No job loses throughput without `shrink`: candidates with TG < 0 are ignored then. A plan that frees room and
 loses nothing is always allowed.
@@ -24,7 +24,7 @@ from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy.bids import Array, Bids, Index, efficiency
 from dlrover_nb.core.greedy.improve import beam, fill, swap
 from dlrover_nb.core.greedy.options import Options
-from dlrover_nb.core.greedy.prices import Prices, find_prices, price_out
+from dlrover_nb.core.greedy.shadow_prices import Prices, find_prices, price_out
 from dlrover_nb.core.greedy.weights import Weight, remaining_time
 
 ROUNDING = 1e-9  # of the capacity: sums of hundredths of cores are not exact

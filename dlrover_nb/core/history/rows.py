@@ -13,7 +13,7 @@ from dlrover_nb.core.history import tables
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.views.events import PhaseChanged
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 if TYPE_CHECKING:
     from typing import Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.manifests.parts import HOSTNAME
+from dlrover_nb.core.manifests.pod_parts import HOSTNAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.manifests.affinity import beside_roles
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     CERTIFICATE_KEY,
     HTTPS_PORT,
     JOB_LABEL,
@@ -32,7 +32,7 @@ from dlrover_nb.core.master.external.launch.pod_script import (
 )
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.reported import TOKEN_FILE_VAR
-from dlrover_nb.core.structs.wire.pods import (
+from dlrover_nb.core.structs.wire.pod_contract import (
     CODE_FOLDER,
     FOLDER_VAR,
     JOB_FOLDER,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.external import ExternalSpec
     from dlrover_nb.core.structs.plan.resources import Role
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 CLUSTER_NOTE = f"{PREFIX}cluster"  # annotation: shell text with the variables of the program
 CLUSTER_FILE = f"{POD_FOLDER}/cluster"

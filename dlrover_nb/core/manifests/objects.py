@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import job_from, load_mapping
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     HTTPS_PORT,
     MASTER_ROLE,
     PREFIX,
@@ -37,14 +37,14 @@ from dlrover_nb.core.manifests.parts import (
     volumes,
 )
 from dlrover_nb.core.manifests.podspec import ttl, with_own
-from dlrover_nb.core.manifests.rights import master_rights, role
+from dlrover_nb.core.manifests.role_rules import master_rights, role
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 DEFAULTS = "dlrover-nb"  # ConfigMap of a namespace with settings for all jobs in it
 DEFAULTS_KEY = "defaults.yaml"

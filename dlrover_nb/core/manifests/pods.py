@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.manifests.external_pod import as_external
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     HOSTNAME,
     JOB_LABEL,
     NODE_LABEL,
@@ -30,7 +30,7 @@ from dlrover_nb.core.manifests.parts import (
 from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.runtime.process.limits import thread_variables
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import (
+from dlrover_nb.core.structs.wire.pod_contract import (
     CPU_VAR,
     END_FILE,
     FOLDER_VAR,
@@ -45,7 +45,7 @@ from dlrover_nb.core.structs.wire.pods import (
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 MASTER_NOTE = f"{PREFIX}master"  # annotation: the endpoint of the job's master
 NODE_MODULE = "dlrover_nb.core.runtime.pod"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from dlrover_nb.core.memory.series import Report
+    from dlrover_nb.core.memory.report_series import Report
     from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
     Floats = npt.NDArray[np.float64]

@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.plan.resources import PsShare, Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.memory.series import Report
+    from dlrover_nb.core.memory.report_series import Report
     from dlrover_nb.core.structs.plan.resources import RolePlan
 
 MARGIN = 1.2  # times the most that is expected

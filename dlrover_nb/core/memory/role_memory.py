@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.views.snapshot import FanPoint, MemoryLine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.memory.series import Report
+    from dlrover_nb.core.memory.report_series import Report
     from dlrover_nb.core.structs.plan.resources import Role
 
 MIN_SPAN_S = 10.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dlrover_nb.core.models.parts import joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import joined, perceptron, wide_sum
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.inputs import Items

@@ -18,9 +18,9 @@ from torch.nn import functional
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
+from dlrover_nb.core.models.built_in import histories_of, model_kind
 from dlrover_nb.core.models.custom import Built, build
 from dlrover_nb.core.models.inputs import TAKES, split_inputs, takes_sequences
-from dlrover_nb.core.models.table import histories_of, model_kind
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.usercode import load
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from dlrover_nb.core.models.parts import Linear, joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import Linear, joined, perceptron, wide_sum
 
 if TYPE_CHECKING:
     import torch

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.basics.numerics import Z_90, ndtri
+from dlrover_nb.core.perf.coefficients import TINY, shares_without
 from dlrover_nb.core.perf.forms import N_CHOICE
-from dlrover_nb.core.perf.solve import TINY, shares_without
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf import coefficients
 from dlrover_nb.core.perf.terms import TERMS
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def _draw_form(form: FittedForm, errors: Errors, n_draw: int, seed: int, prior: 
     if form.led and prior is not None:
         guesses = prior.guesses(belief, n_draw, seed)
     else:
-        guesses = solve.open_guesses(n_draw, len(belief.mean), corner_mass=solve.CORNER_MASS, seed=seed)
-    return solve.draw(form.solved, guesses, error=errors.each, wider=wider, seed=seed)
+        guesses = coefficients.open_guesses(
+            n_draw, len(belief.mean), corner_mass=coefficients.CORNER_MASS, seed=seed
+        )
+    return coefficients.draw(form.solved, guesses, error=errors.each, wider=wider, seed=seed)
 
 
 def _counts(weights: Sequence[float], n_draw: int) -> list[int]:

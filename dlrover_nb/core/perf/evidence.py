@@ -32,7 +32,7 @@ from dlrover_nb.core.basics.numerics import Z_90, independent, lag_one, stdtrit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.perf.windows import Windows
+    from dlrover_nb.core.perf.fit_input import Windows
 
     Array = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf import coefficients
 from dlrover_nb.core.perf.prior import DOUBT
 from dlrover_nb.core.perf.terms import COMPUTED, PAPER_TERMS, RING_TERMS, TERMS, WAITED
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.perf.coefficients import Solved
     from dlrover_nb.core.perf.evidence import Evidence
     from dlrover_nb.core.perf.prior import Prior
-    from dlrover_nb.core.perf.solve import Solved
 
     Array = NDArray[np.float64]
 
@@ -215,7 +215,7 @@ def weigh(
         fitted += [_fit(w.form, evidence, columns, prior) for w in fitted]
     if len(evidence) >= N_LEAVE:
         folds = _folds(len(evidence))
-        fitted = [replace(w, held_out=solve.held_out(w.solved, folds)) for w in fitted]
+        fitted = [replace(w, held_out=coefficients.held_out(w.solved, folds)) for w in fitted]
     weights = _weights(fitted, np.array(masses), float(np.mean(evidence.std_error**2)))
     weighted = [
         replace(w, weight=float(weight)) for w, weight in zip(fitted, weights, strict=True) if weight > 0
@@ -224,13 +224,13 @@ def weigh(
 
 
 def _fit(form: Form, evidence: Evidence, columns: Columns, prior: Prior | None) -> FittedForm:
-    belief, (here, more) = solve.no_belief(len(form.terms)), columns.of(form)
+    belief, (here, more) = coefficients.no_belief(len(form.terms)), columns.of(form)
     if prior is not None:
         belief = prior.belief(form.index, here, evidence.log_iter)
     groups = np.array([[term in group for term in form.terms] for group in (COMPUTED, WAITED)])
-    parts = solve.Parts(groups, evidence.shares)
-    measured = solve.Measurements(here, more, evidence.log_iter, evidence.std_error)
-    solved = solve.solve(measured, belief, parts)
+    parts = coefficients.Parts(groups, evidence.shares)
+    measured = coefficients.Measurements(here, more, evidence.log_iter, evidence.std_error)
+    solved = coefficients.solve(measured, belief, parts)
     return FittedForm(form, solved, 0.0, np.zeros(0), prior is not None)
 
 

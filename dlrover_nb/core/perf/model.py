@@ -21,17 +21,17 @@ import numpy as np
 
 from dlrover_nb.core.basics.numerics import Z_90
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.perf import calibrate, forms, solve
+from dlrover_nb.core.perf import calibrate, coefficients, forms
 from dlrover_nb.core.perf.draws import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
+from dlrover_nb.core.perf.fit_input import read
+from dlrover_nb.core.perf.fit_report import Fitted, chosen_terms, identified_terms, report
 from dlrover_nb.core.perf.predictions import Predictions
 from dlrover_nb.core.perf.prior import prior_of
-from dlrover_nb.core.perf.report import Fitted, chosen_terms, identified_terms, report
 from dlrover_nb.core.perf.smooth import smooth
 from dlrover_nb.core.perf.terms import TERMS, all_columns, axes_of
-from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
+    from dlrover_nb.core.perf.fit_input import Samples
     from dlrover_nb.core.perf.forms import Family, FittedForm
     from dlrover_nb.core.perf.prior import Prior
     from dlrover_nb.core.perf.smooth import Smooth
-    from dlrover_nb.core.perf.windows import Samples
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.fit import FitReport
@@ -210,7 +210,7 @@ class ThroughputModel:
         """Return the seconds of each of `terms_` at plans by the coefficients: shape (n_plans, n_term).
 
         Their sum is T_iter by the equations alone: neither a measurement nor the correction near measured
-        plans is in it (`planner.predictions.parts` says what they leave unexplained).
+        plans is in it (`planner.predictions.iteration_parts` says what they leave unexplained).
         """
         self._check_fitted()
         index = [TERMS.index(term) for term in self.terms_]
@@ -290,12 +290,12 @@ class ThroughputModel:
             errors, variance = self.smooth_.leave_one_out(errors)
         claimed = np.sqrt(variance + times.var(axis=1) + evidence.std_error**2)
         self.widening_ = calibrate.widening(errors, claimed)
-        self.evidence_ = evidence.bounded(self.error_, solve.N_PRIOR_PLAN + len(evidence))
+        self.evidence_ = evidence.bounded(self.error_, coefficients.N_PRIOR_PLAN + len(evidence))
 
     def _adopt(self, prior: Prior) -> None:
         """Use the prior alone: there are no samples."""
         self.forms_ = ()
-        self.error_ = max(prior.log_error, solve.ASSUMED_ERROR)
+        self.error_ = max(prior.log_error, coefficients.ASSUMED_ERROR)
         self.coefficients_ = prior.coefficients
         self.draws_ = prior.draw(self.n_draw, self.seed)
         self.identified_ = np.zeros(len(TERMS), dtype=np.bool_)
@@ -304,12 +304,12 @@ class ThroughputModel:
     def _form_error(self) -> tuple[float, float]:
         """Return the error of the forms between configurations and the degrees of freedom behind it."""
         if not len(self.forms_[0].held_out):
-            errors = [solve.residual_error(f.solved) for f in self.forms_]
+            errors = [coefficients.residual_error(f.solved) for f in self.forms_]
             error, freedom = np.array(errors).T @ np.array([f.weight for f in self.forms_])
             return float(error), float(freedom)
         off = self.held_out_
-        freedom = solve.N_PRIOR_PLAN + len(off)
-        squares = solve.N_PRIOR_PLAN * solve.ASSUMED_ERROR**2 + float(off @ off)
+        freedom = coefficients.N_PRIOR_PLAN + len(off)
+        squares = coefficients.N_PRIOR_PLAN * coefficients.ASSUMED_ERROR**2 + float(off @ off)
         return float(np.sqrt(squares / freedom)), freedom
 
     @property
@@ -321,7 +321,7 @@ class ThroughputModel:
     def _forms_log(self, axes: Array, batch_size: Array | float) -> Array:
         """Return log T_iter of each plan under each draw by its form alone."""
         times = self.columns(axes, batch_size) @ self.draws_.T
-        fastest = np.exp(self.evidence_.log_iter.min()) if len(self.evidence_) else solve.TINY
+        fastest = np.exp(self.evidence_.log_iter.min()) if len(self.evidence_) else coefficients.TINY
         np.maximum(times, LEAST * fastest, out=times)
         return np.asarray(np.log(times, out=times))
 
@@ -333,7 +333,7 @@ class ThroughputModel:
         times, variance = self._log_times(axes, batch)
         centre = times.mean(axis=1)
         if not len(self.evidence_):  # the prior alone; its draws are mirrored around it
-            centre = np.log(np.maximum(self.columns(axes, batch) @ self.coefficients_, solve.TINY))
+            centre = np.log(np.maximum(self.columns(axes, batch) @ self.coefficients_, coefficients.TINY))
         ordered = np.sort(times, axis=1)  # ten times faster than partitioning at two ranks
         rank, evidence = int(0.05 * (self.n_draw - 1)), self.evidence_
         slow, fast = ordered[:, -1 - rank] - centre, centre - ordered[:, rank]

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.perf.solve import PRIOR_SD, Belief, no_belief
+from dlrover_nb.core.perf.coefficients import PRIOR_SD, Belief, no_belief
 from dlrover_nb.core.perf.terms import TERMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.views.past import FitSummary
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
     Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.basics.numerics import dposv
-from dlrover_nb.core.perf.solve import ASSUMED_ERROR, N_PRIOR_PLAN
+from dlrover_nb.core.perf.coefficients import ASSUMED_ERROR, N_PRIOR_PLAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

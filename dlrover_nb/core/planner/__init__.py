@@ -2,7 +2,7 @@
 
 `situation` is the input of planning; `analysis` fits the model and computes the curves and the front, by what
 `predictions` says of each plan; `advising` decides what to propose; `protect` gives nodes the memory that
-they need, `right_size` takes back what none of them will use; `policies` compose them.
+they need, `plan_memory` takes back what none of them will use; `policies` compose them.
 """
 
 from dlrover_nb.core.planner.advising.advice import Advice, PlannerSettings

@@ -15,12 +15,16 @@ from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_l
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.availability.feasibility import reachable
-from dlrover_nb.core.planner.deadline import RESCUE, chances, most_probable
+from dlrover_nb.core.planner.finish_chance import RESCUE, chances, most_probable
+from dlrover_nb.core.planner.plan_memory import sizes
 from dlrover_nb.core.planner.predictions.batch import batch_sizes, exchange, mini_batch
-from dlrover_nb.core.planner.predictions.budget import BudgetForecast, budget_forecast, most_until_end
+from dlrover_nb.core.planner.predictions.budget_forecast import (
+    BudgetForecast,
+    budget_forecast,
+    most_until_end,
+)
 from dlrover_nb.core.planner.predictions.completion import Completion, end_cost
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
-from dlrover_nb.core.planner.right_size import sizes
 from dlrover_nb.core.planner.shortlist import Rough, grid_of, plans_to_weigh
 from dlrover_nb.core.structs.decisions.candidates import ParetoFront, cost_unit
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook

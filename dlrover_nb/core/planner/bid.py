@@ -18,7 +18,7 @@ from dlrover_nb.core.pareto.dominance import layers, non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
 from dlrover_nb.core.pareto.space import list_plans
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.deadline import sure_share
+from dlrover_nb.core.planner.finish_chance import sure_share
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
 from dlrover_nb.core.planner.predictions.completion import bare_candidate
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s

@@ -29,8 +29,8 @@ from dlrover_nb.core.pareto.space import (
     strides,
 )
 from dlrover_nb.core.perf.terms import COMPUTED, TERMS, axes_of
+from dlrover_nb.core.planner.plan_memory import sizes
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.planner.right_size import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.planner.deadline import Due
+from dlrover_nb.core.planner.finish_chance import Due
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.default_bounds import completed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
     from dlrover_nb.core.structs.training.samples import ProfileSample
-    from dlrover_nb.core.structs.views.past import FitSummary
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
     Array = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.process.last_words import last_error
 from dlrover_nb.core.runtime.process.output import STREAMS, Tail, head, output_path, read_head
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.truth import SpeedTruth
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits
     from dlrover_nb.core.structs.views.schema import DataSchema
 
 

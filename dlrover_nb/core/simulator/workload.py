@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import JobTraits
+from dlrover_nb.core.structs.views.past_jobs import JobTraits
 
 if TYPE_CHECKING:
     from pathlib import Path

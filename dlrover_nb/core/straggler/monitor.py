@@ -24,8 +24,8 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
-from dlrover_nb.core.straggler.parts import Part, part_of, shares
 from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
+from dlrover_nb.core.straggler.time_parts import Part, part_of, shares
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, NodeErrors, Pace, Spread, Straggler

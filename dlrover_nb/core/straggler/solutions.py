@@ -42,7 +42,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     Proposed,
 )
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, Pace, Straggler

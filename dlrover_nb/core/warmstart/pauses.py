@@ -10,12 +10,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.views.past import TransitionKind
+from dlrover_nb.core.structs.views.past_jobs import TransitionKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.views.past import PastJob
+    from dlrover_nb.core.structs.views.past_jobs import PastJob
 
 Pauses = tuple[tuple[str, float], ...]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.views.past import JobTraits
+    from dlrover_nb.core.structs.views.past_jobs import JobTraits
 
     Array = NDArray[np.float64]
 

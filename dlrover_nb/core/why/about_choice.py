@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
-    from dlrover_nb.core.structs.decisions.questions import Marginal
+    from dlrover_nb.core.structs.decisions.query_answers import Marginal
     from dlrover_nb.core.why.subject import Subject
 
 BAND_CHANCE = 0.9

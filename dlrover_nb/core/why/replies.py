@@ -23,7 +23,7 @@ from dlrover_nb.core.why.values import Value  # noqa: TC001 - records are decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.why.values import Answer
 

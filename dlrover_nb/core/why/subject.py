@@ -12,7 +12,7 @@ from dlrover_nb.core.why.values import Unit, Value
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome
-    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 _ANSWERS = {Verdict.ACCEPT, Verdict.OVERRIDE, Verdict.REJECT}

@@ -7,7 +7,7 @@ from msgspec import Struct
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow, Command, Entry, SecondRequest
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Proposal
 from dlrover_nb.core.structs.decisions.people import AccessRole
-from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import LogLine, Weighed
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
 from dlrover_nb.core.structs.views.summary import JobSummary
 

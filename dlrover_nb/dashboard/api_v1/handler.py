@@ -17,7 +17,7 @@ from dlrover_nb.core.errors import DlroverError, StaleDecisionError
 from dlrover_nb.core.history.stores.credentials import credential_id
 from dlrover_nb.dashboard.api_v1 import parsing, problems
 from dlrover_nb.dashboard.api_v1.call import Call
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
+from dlrover_nb.dashboard.api_v1.rate_limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
 from dlrover_nb.core.commands.table import DECISIONS, OTHERS, first_line
-from dlrover_nb.core.structs.decisions.questions import Explanation
+from dlrover_nb.core.structs.decisions.query_answers import Explanation
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 from dlrover_nb.core.why import Reply
 from dlrover_nb.dashboard.api_v1 import answers, bodies, commands, queries, reads

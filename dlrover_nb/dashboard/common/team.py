@@ -13,7 +13,7 @@ from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.history.stores.alerts import AlertStore
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.notes import NoteStore
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.dashboard.common.kept_runs import KeptRuns
 from dlrover_nb.dashboard.common.spans import Steps, TracedCommands

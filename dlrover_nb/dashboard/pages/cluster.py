@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.planner.availability.marginal_gains import Step, Swap
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
-    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.structs.views.summary import JobSummary

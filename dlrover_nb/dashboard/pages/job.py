@@ -31,7 +31,7 @@ from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim
 from dlrover_nb.widgets.jobs.plans import none_open
-from dlrover_nb.widgets.jobs.review import undo_words
+from dlrover_nb.widgets.jobs.review_card import undo_words
 from dlrover_nb.widgets.jobs.status import commands, summary_facts
 from dlrover_nb.widgets.past.audit import what
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.why import Question
 from dlrover_nb.magics.flags import JOB, PROPOSAL, WHY, job_or
 from dlrover_nb.magics.parser import one_of, worker_size

@@ -11,7 +11,7 @@ from dlrover_nb.widgets.blocks import Block, Paragraph, Verbatim, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
 
 # A node's text may hold sequences that move a terminal's cursor or hide what stood there.
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")

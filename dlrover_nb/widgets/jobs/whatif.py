@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
-    from dlrover_nb.core.structs.decisions.questions import Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Weighed
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 _LEAST_MEMORY_MIB = 256

@@ -1,4 +1,4 @@
-"""Why a plan, and what if another: answers of `core.why` and of `core.structs.decisions.questions` as views.
+"""Why a plan, and what if another: answers of `core.why` and of `structs.decisions.query_answers` as views.
 
 A recommendation needs its reasons. So the view begins with the answers to nine questions, short and in the
 order in which people ask them; below stand what they rest on: the binding constraint, the effect of one step
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate, TermShare
-    from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Measured, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, Marginal, Measured, Weighed
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.fit import FitReport
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.jobs.review import (
+from dlrover_nb.widgets.jobs.review_card import (
     PendingAction,
     Press,
     card_html,

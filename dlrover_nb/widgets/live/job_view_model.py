@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.commands.requests import Accept, Override, Reject, Scale, SetMode, Undo
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.widgets.jobs.review import Answer, Link, PendingAction
+from dlrover_nb.widgets.jobs.review_card import Answer, Link, PendingAction
 from dlrover_nb.widgets.series import Window
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.commands.requests import Decides
-    from dlrover_nb.core.structs.decisions.questions import Explanation, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, Weighed
     from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk

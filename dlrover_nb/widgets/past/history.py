@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.past.history_queries import RunHistory
     from dlrover_nb.core.history import JobRun
     from dlrover_nb.core.structs.decisions.decisions import Outcome
-    from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, SeriesRow
 
 NO_RUN = "No run is recorded yet. Each job on a real cluster is recorded from its start; run one with:"
 FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")

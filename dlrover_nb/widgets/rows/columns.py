@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history import JobRun, Score
     from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import (
+        Explanation,
+        LogLine,
+        Marginal,
+        Measured,
+        Weighed,
+    )
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardCounts, SkippedBatch
-    from dlrover_nb.core.structs.views.past import SeriesRow
+    from dlrover_nb.core.structs.views.past_jobs import SeriesRow
     from dlrover_nb.core.structs.views.schema import ColumnSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
     from dlrover_nb.core.why import Answer, Question, Value

@@ -10,8 +10,8 @@ from support.cases import for_each
 from dlrover_nb.core.brain.admission import admit
 from dlrover_nb.core.brain.queue_order import ORDERS, QueueState, first_of
 from dlrover_nb.core.structs.cluster.waits import Holder
-from dlrover_nb.core.structs.plan.admission import WaitingOffer
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 MIB = 1024

@@ -9,7 +9,7 @@ import pytest
 from support.waiting import until
 from test_queue_of_a_cluster import brain, round_of, submit
 
-from dlrover_nb.core.brain import rounds
+from dlrover_nb.core.brain import planning_round
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
@@ -77,9 +77,9 @@ def training(cluster):
 
 def with_offer(monkeypatch, job, offer):
     """Let the master of one job answer the brain otherwise."""
-    link_of = rounds.Rounds._link
+    link_of = planning_round.Rounds._link
     monkeypatch.setattr(
-        rounds.Rounds,
+        planning_round.Rounds,
         "_link",
         lambda self, one: Changed(link_of(self, one), offer) if one.name == job else link_of(self, one),
     )

@@ -9,7 +9,7 @@ from test_queue_of_a_cluster import HALF, WHOLE, brain, round_of, submit
 from dlrover_nb.core.brain.admission import AdmissionPlan
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.holdings import Holdings
-from dlrover_nb.core.brain.rounds import AWAY, Rounds
+from dlrover_nb.core.brain.planning_round import AWAY, Rounds
 from dlrover_nb.core.brain.shares import ClusterPlan
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.connect import connect

@@ -24,7 +24,7 @@ from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 from dlrover_nb.core.usercode import file_of
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.commands import Commands

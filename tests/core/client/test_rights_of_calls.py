@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from dlrover_nb.core.client.link.calls import RIGHTS, AskModel, Call, Choose, right_of
-from dlrover_nb.core.manifests.rights import OPERATOR, USER, VIEWER, granted
+from dlrover_nb.core.manifests.role_rules import OPERATOR, USER, VIEWER, granted
 from dlrover_nb.core.structs.decisions.call_rights import METHOD_OF, METHODS, VERBS, CallRight, access_token
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 

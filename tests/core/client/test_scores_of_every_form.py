@@ -27,7 +27,7 @@ from dlrover_nb.core.data.objects.arrow_tables import as_table
 from dlrover_nb.core.data.objects.stored import store_rows
 from dlrover_nb.core.data.types.agreement import written_types
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.data.features import CategoricalColumn, SequenceSpec

@@ -25,7 +25,7 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.history.audit.chain import faults
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person, local_person

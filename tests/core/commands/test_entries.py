@@ -35,7 +35,7 @@ from dlrover_nb.core.errors import (
     StaleDecisionError,
 )
 from dlrover_nb.core.history.audit.trail import AuditStore
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry, Stage
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict

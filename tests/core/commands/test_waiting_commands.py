@@ -9,14 +9,9 @@ import pytest
 from dlrover_nb.core.commands.facts import CommandFacts
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.commands.service import CommandService
-from dlrover_nb.core.errors import (
-    BackendError,
-    NotAllowedError,
-    SecondPersonError,
-    StaleDecisionError,
-)
+from dlrover_nb.core.errors import BackendError, NotAllowedError, SecondPersonError, StaleDecisionError
 from dlrover_nb.core.history.audit.trail import AuditStore
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage
 from dlrover_nb.core.structs.decisions.people import Person, local_person
 

@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.views.events import Computed, PhaseChanged, Ticked
-from dlrover_nb.core.structs.views.past import FitSummary
+from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
 LIFE = settings(
     max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

@@ -10,9 +10,9 @@ from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Admission
-from dlrover_nb.core.structs.plan.admission import NO_BRAIN, QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.queued_jobs import NO_BRAIN, QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import (
     Decided,

@@ -19,7 +19,7 @@ from dlrover_nb.core.data.formats.record_starts import STRIDE
 from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.data.types.number_text import forms_of, numbers_of
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.data.column_types import PLAIN, WrittenNumbers

@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.plans.synthetic_jobs import jobs
 
-from dlrover_nb.core.deadline.configurator import (
-    DeadlineGoal,
-    RatioRange,
-    learn_configurator,
-    learn_ratio,
-)
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.configurator import DeadlineGoal, RatioRange, learn_configurator, learn_ratio
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 

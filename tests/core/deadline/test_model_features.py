@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.errors import InvalidValueError
 
 

@@ -10,14 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.plans.synthetic_jobs import jobs
 
-from dlrover_nb.core.deadline.features import ModelFeatures
-from dlrover_nb.core.deadline.regression import (
-    conformal_margin,
-    folds_by_job,
-    learn,
-    least_jobs,
-    r2_of,
-)
+from dlrover_nb.core.deadline.model_features import ModelFeatures
+from dlrover_nb.core.deadline.regression import conformal_margin, folds_by_job, learn, least_jobs, r2_of
 from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 from dlrover_nb.core.errors import InvalidValueError
 

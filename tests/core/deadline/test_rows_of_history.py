@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.training_rows import n_param_of, rows_of_history
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob, SeriesRow
 
 TRAITS = JobTraits("wide_deep", 2, 16, 1000, 4000, batch_size=64, n_sample=10_000, name="clicks")
 FIRST = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 0.5, 1024))

@@ -13,7 +13,7 @@ from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember
-from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge
 
 MACHINE = Capacity((NodeShape(4.0, 16_000),))
 

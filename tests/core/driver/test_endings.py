@@ -9,7 +9,7 @@ import pytest
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.endings import RECENT_S, Ending, ending
 from dlrover_nb.core.rundir.node_logs import NodeLogs
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.core.structs.wire.messages import LinesWritten
 

@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.decisions.decisions import Mitigation
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow
 
 SPEC = JobSpec("clicks", owner="ada")
 TRAITS = JobTraits("wide_deep", 8, 136, 1000, 4000, 512, 10_000)

@@ -16,7 +16,7 @@ from dlrover_nb.core.manifests.objects import master_job
 from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec

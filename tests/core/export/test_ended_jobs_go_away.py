@@ -15,7 +15,7 @@ from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.manifests.objects import master_job, with_defaults
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 HOUR = replace(JOB, kubernetes=replace(JOB.kubernetes, ttl_s=3600))
 JOBS = {"own": HOUR, "tensorflow": replace(HOUR, foreign=TENSORFLOW), "torch": replace(HOUR, foreign=TORCH)}

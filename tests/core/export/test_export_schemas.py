@@ -32,7 +32,7 @@ from support.jobs.exports import (
 
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation
-from dlrover_nb.core.backends.kubernetes.client.connection import Request
+from dlrover_nb.core.backends.kubernetes.client.http_transport import Request
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.export.nodes import Options

@@ -22,12 +22,12 @@ from support.jobs.exports import (
 
 from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.export.nodes import Options
-from dlrover_nb.core.manifests.budget import budget
+from dlrover_nb.core.manifests.eviction_budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET
 from dlrover_nb.core.manifests.objects import companions, master_job
 from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

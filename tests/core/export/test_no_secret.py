@@ -21,7 +21,7 @@ from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.secrets import check_complete
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:

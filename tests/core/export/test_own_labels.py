@@ -15,10 +15,10 @@ from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.export.imported import read_export
 from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.manifests.objects import OWNER_NOTE, master_job
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 from dlrover_nb.core.yamltext import to_yaml
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import sys
 from dlrover_nb.core.history import HistoryStore, Thinning
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.views.past import SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 url, job, role = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()

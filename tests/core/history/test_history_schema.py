@@ -35,7 +35,7 @@ from dlrover_nb.core.history.tables import REVISION, VERSION_TABLE, metadata, ru
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
-from dlrover_nb.core.structs.views.past import PastJob
+from dlrover_nb.core.structs.views.past_jobs import PastJob
 
 pytestmark = pytest.mark.usefixtures("real_migrations")
 

@@ -29,7 +29,7 @@ from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import PhaseChanged
-from dlrover_nb.core.structs.views.past import PastJob, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import PastJob, SeriesRow, TermKnowledge
 
 
 @pytest.fixture

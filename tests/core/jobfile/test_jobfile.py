@@ -14,7 +14,7 @@ from support.jobs.exports import jobs, names
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import WRITTEN_AS, dump_job, job_from, known_keys, known_values, parse_job
-from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.built_in import MODELS
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec

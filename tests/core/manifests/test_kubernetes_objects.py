@@ -12,10 +12,10 @@ from support.cases import for_each
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.objects import companions, master_job, with_defaults, with_owner
-from dlrover_nb.core.manifests.parts import JOB_LABEL, RUN_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, RUN_LABEL
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 OWNER = {"metadata": {"name": "clicks", "uid": "1-2-3"}}
 

@@ -7,13 +7,13 @@ from support.cases import for_each
 from support.kubernetes.kube import core_api
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.manifests.parts import pod_frame
+from dlrover_nb.core.manifests.pod_parts import pod_frame
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 from dlrover_nb.core.master.own.checkpoints.peer_copies import are_wanted
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import (
+from dlrover_nb.core.structs.wire.pod_contract import (
     MACHINE_VAR,
     PodJob,
     memory_outlives_node,

@@ -10,9 +10,9 @@ from torch import nn
 
 from dlrover_nb import trainable
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.models.custom import Checked, build, check
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.models.trainable import Columns
 from dlrover_nb.core.structs.data.features import SequenceInput
 from dlrover_nb.core.structs.job.job import Averages, ModelSpec

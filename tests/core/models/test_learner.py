@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.built_in import MODELS, dense_parameter_count
 from dlrover_nb.core.models.learner import Learner
-from dlrover_nb.core.models.table import MODELS, dense_parameter_count
 from dlrover_nb.core.structs.data.features import SequenceInput
 from dlrover_nb.core.structs.job.job import ModelSpec
 
@@ -65,7 +65,7 @@ def test_the_count_without_torch_is_the_modules_own(name, dim, hidden, n_categor
 
 def test_counting_does_not_import_torch():
     code = (
-        "import sys\nfrom dlrover_nb.core.models.table import dense_parameter_count\n"
+        "import sys\nfrom dlrover_nb.core.models.built_in import dense_parameter_count\n"
         "import dlrover_nb.core.models.metrics\n"
         "from dlrover_nb.core.structs.job.job import ModelSpec\nprint(dense_parameter_count(ModelSpec(), 33, 7))\n"
         "sys.exit('torch' in sys.modules)"

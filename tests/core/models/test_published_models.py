@@ -13,10 +13,10 @@ from support.cases import for_each
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.built_in import MODELS, histories_of
 from dlrover_nb.core.models.dcn_v2 import DcnV2
 from dlrover_nb.core.models.din import Din
 from dlrover_nb.core.models.metrics import auc, log_loss
-from dlrover_nb.core.models.table import MODELS, histories_of
 from dlrover_nb.core.models.xdeepfm import Cin, XDeepFm
 from dlrover_nb.core.runtime.worker.local import train_single, training_shards
 from dlrover_nb.core.structs.data.features import SequenceInput

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf.evidence import condense
+from dlrover_nb.core.perf.fit_input import read
 from dlrover_nb.core.perf.model import ThroughputModel
-from dlrover_nb.core.perf.windows import read
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.samples import ProfileSample

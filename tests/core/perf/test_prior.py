@@ -7,7 +7,7 @@ import pytest
 from support.plans.known_jobs import BATCH, CROWDED, GRID, PAPER, coefficients, iter_s, model, noisy, speed
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge
 
 FULL = noisy(GRID, PAPER)
 PAST = model().fit(FULL).summary(at_s=100.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.planner.advising.advice import PlannerSettings
 from dlrover_nb.core.planner.advising.improvement import advise
 from dlrover_nb.core.planner.analysis import analyse, fitted
-from dlrover_nb.core.planner.deadline import ALIKE, Due, chances, most_probable, sure_share
+from dlrover_nb.core.planner.finish_chance import ALIKE, Due, chances, most_probable, sure_share
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind

@@ -19,7 +19,7 @@ from dlrover_nb.core.planner.availability.marginal_gains import (
     swaps_of,
 )
 from dlrover_nb.core.planner.availability.placement import machines_of
-from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, Marginal, Weighed
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 
 STEPS = st.builds(

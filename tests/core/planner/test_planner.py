@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
 from dlrover_nb.core.structs.training.samples import ProfileSample
-from dlrover_nb.core.structs.views.past import TransitionKind
+from dlrover_nb.core.structs.views.past_jobs import TransitionKind
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))

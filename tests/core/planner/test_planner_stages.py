@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import ProfileSample
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, TermKnowledge
 
 NOW = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 TWO = replace(NOW, worker=RolePlan(2, 0.5, 1024))

@@ -14,7 +14,7 @@ from dlrover_nb.core.planner.advising.advice import Limits
 from dlrover_nb.core.planner.advising.explain import binding
 from dlrover_nb.core.planner.advising.improvement import LEAST_IN_BUDGET, advise
 from dlrover_nb.core.planner.analysis import analyse
-from dlrover_nb.core.planner.predictions.budget import budget_forecast, present_budget
+from dlrover_nb.core.planner.predictions.budget_forecast import budget_forecast, present_budget
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.prices import PriceTable

@@ -11,7 +11,7 @@ from dlrover_nb.core.rundir import locate, node_logs
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.node_logs import NodeLogs, newest, read_logs
 from dlrover_nb.core.runtime.process.output import output_path
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.training.failures import ProgramError
 from dlrover_nb.core.structs.wire.messages import LinesWritten
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller.snapshot import PACKAGES
+from dlrover_nb.core.controller.state_bytes import PACKAGES
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
 from dlrover_nb.core.straggler import RULES, Monitor, MonitorSettings, Pace

@@ -12,7 +12,7 @@ from dlrover_nb.core.straggler.review import review
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit

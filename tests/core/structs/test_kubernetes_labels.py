@@ -11,7 +11,7 @@ from support.cases import for_each
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.manifests.objects import OWNER_NOTE, with_defaults
-from dlrover_nb.core.manifests.parts import labels
+from dlrover_nb.core.manifests.pod_parts import labels
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 

@@ -12,7 +12,7 @@ from dlrover_nb.core.driver.job_start import initial_plan, submitted
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import FitSummary, PastJob, TermKnowledge, TransitionKind
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, PastJob, TermKnowledge, TransitionKind
 from dlrover_nb.core.warmstart.pauses import usual_pauses
 
 HERE = replace(FAMILY, cluster="here")

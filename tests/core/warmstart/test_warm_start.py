@@ -14,7 +14,7 @@ from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, TermKnowledge
 from dlrover_nb.core.warmstart import Method, WarmStartSettings, accuracy, into_space, similarity, warm_start
 from dlrover_nb.core.warmstart.similarity import NUMBERS, WEIGHTS, similarities
 from dlrover_nb.core.warmstart.smoothing import exponential

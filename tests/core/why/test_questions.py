@@ -8,7 +8,7 @@ import pytest
 from support.jobs import builders as b
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.decisions.questions import Explanation
+from dlrover_nb.core.structs.decisions.query_answers import Explanation
 from dlrover_nb.core.why import Question, Unit, Value, answers, question_of, reply_to
 
 

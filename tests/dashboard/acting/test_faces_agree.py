@@ -14,7 +14,7 @@ from dlrover_nb.core.commands.arguments import description, plain_type
 from dlrover_nb.core.commands.node_actions import Mitigate
 from dlrover_nb.core.commands.table import COMMANDS, DECISIONS, OTHERS, ROW_OF, first_line
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.core.structs.job.job import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.dashboard.api_v1.routes import ROUTES
 from dlrover_nb.dashboard.forms.act import FORM_ACTIONS, request_of
 from dlrover_nb.dashboard.mcp_server import server_of

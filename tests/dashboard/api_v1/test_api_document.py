@@ -20,8 +20,8 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
 from dlrover_nb.dashboard.api_v1.openapi import document
+from dlrover_nb.dashboard.api_v1.rate_limits import Buckets, Rate
 from dlrover_nb.dashboard.api_v1.routes import ROUTES
 from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens
 

@@ -15,7 +15,7 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant, Person
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate
+from dlrover_nb.dashboard.api_v1.rate_limits import Buckets, Rate
 from dlrover_nb.dashboard.api_v1.tokens import DAY_S, Limits, Tokens, narrowed
 
 VIEWER, OPERATOR, ADMIN = AccessRole

@@ -23,7 +23,7 @@ from dlrover_nb.core.commands.service import CommandService
 from dlrover_nb.core.commands.table import DECISIONS
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotAllowedError
 from dlrover_nb.core.history.audit.trail import AuditStore
-from dlrover_nb.core.history.stores.requests import RequestStore
+from dlrover_nb.core.history.stores.request_store import RequestStore
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict

@@ -33,8 +33,8 @@ from dlrover_nb.core.structs.decisions.commands import Action, Command, Entry, S
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import NodeErrors
 from dlrover_nb.core.structs.views.alerts import AboutJob, Alert, AlertKind

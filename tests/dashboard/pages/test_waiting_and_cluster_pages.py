@@ -19,8 +19,8 @@ from dlrover_nb.core.structs.cluster.waits import QueueWait
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 from dlrover_nb.dashboard.common.clusters import WatchedCluster

@@ -18,7 +18,7 @@ from dlrover_nb import cli
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.connect import remembered
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.core.manifests.rights import USER, binding, role
+from dlrover_nb.core.manifests.role_rules import USER, binding, role
 from dlrover_nb.magics.commands import Commands
 from dlrover_nb.magics.shell import loaded
 

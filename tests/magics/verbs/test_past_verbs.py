@@ -19,7 +19,7 @@ from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.node_logs import NodeLogs
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import Outcome
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.wire.messages import LinesWritten

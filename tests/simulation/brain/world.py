@@ -21,7 +21,7 @@ from simulation.tasks import LONGEST_S, Task, Tasks, Time, Turns
 from sqlalchemy import Float, literal
 from support.driver.driver_world import ManualMachine, PlayedBackend, features
 
-from dlrover_nb.core.brain import rounds as rounds_module
+from dlrover_nb.core.brain import planning_round as rounds_module
 from dlrover_nb.core.brain import service as service_module
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer

@@ -13,7 +13,7 @@ from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
 from dlrover_nb.core.rundir.log_frames import HEAD_BYTES
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.wire.messages import Saved
 from support.driver.driver_world import DriverWorld, features, plan
@@ -37,7 +37,7 @@ class FilesWorld(DriverWorld):
         if not node.writes or self.writes_nothing:
             return False
         save = node.writes[0]
-        written = checkpoint.write(Path(save.file), self.parts[node.id, save.checkpoint])
+        written = ps_checkpoint.write(Path(save.file), self.parts[node.id, save.checkpoint])
         super()._persist(node)
         saved, arrays = node.outbox[-1]
         assert isinstance(saved, Saved)
@@ -48,7 +48,7 @@ class FilesWorld(DriverWorld):
         if part.memory is not None and part.memory.number in self.memory:
             return self.parts.get((part.memory.name, part.memory.number))
         try:
-            return checkpoint.read(Path(part.url), part.sha256) if part.url else None
+            return ps_checkpoint.read(Path(part.url), part.sha256) if part.url else None
         except CheckpointError:
             return None
 

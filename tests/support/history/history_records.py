@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.decisions.decisions import (
 )
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan, diff
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 PLAN = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.25, 512))
 TARGET = ResourcePlan(RolePlan(2, 0.5, 1024), RolePlan(1, 0.25, 512))

@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.decisions.decisions import (
     ProposalStatus,
     Verdict,
 )
-from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, diff

@@ -16,18 +16,18 @@ from suite.missing import SHARED, shared
 from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.export.provenance import Provenance
-from dlrover_nb.core.models.table import MODELS
+from dlrover_nb.core.models.built_in import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.data.column_types import ColumnType
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.errors import BackendError, CapacityError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.rundir.node_logs import newest
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, ProposalStatus, Verdict
-from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot, PlanMarker, SeriesChunk

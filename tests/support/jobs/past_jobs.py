@@ -8,7 +8,7 @@ from dlrover_nb.core.client.past.history_queries import RunHistory
 from dlrover_nb.core.history import JobRun
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, SeriesRow, TermKnowledge
 from support.jobs import builders as b
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlrover_nb.core.structs.decisions.decisions import BreakEven
-from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Marginal, Measured, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Marginal, Measured, Weighed
 from support.jobs import builders as b
 
 LINE = LogLine(b.START_S + 3, "worker-0", "INFO", "reads shard 3")

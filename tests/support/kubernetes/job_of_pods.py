@@ -7,7 +7,7 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 FEATURES = FeatureSpec("label", (), (CategoricalColumn("c", 0, 64),), n_train=100, n_eval=10)
 SEEN = Capacity((NodeShape(4.0, 8192, 2),))

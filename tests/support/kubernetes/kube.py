@@ -29,7 +29,7 @@ from urllib3.exceptions import HTTPError
 
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING
-from dlrover_nb.core.manifests.rights import USER, binding, role
+from dlrover_nb.core.manifests.role_rules import USER, binding, role
 from support.waiting import LIMIT_S, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +43,7 @@ PATIENT_S = 60.0
 PATIENT = {  # limits for somebody who waits at a keyboard
     "jobs.link": ("FIND_LIMIT_S", "AWAY_S"),
     "cluster": ("CONNECT_LIMIT_S", "ANSWER_LIMIT_S"),
-    "client.connection": ("CONNECT_LIMIT_S",),
+    "client.http_transport": ("CONNECT_LIMIT_S",),
     "room.capacity_informer": ("FIRST_LIMIT_S",),
     "jobs.submission": ("TOKEN_LIMIT_S",),
 }

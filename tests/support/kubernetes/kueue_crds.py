@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import KUEUE
 from dlrover_nb.core.manifests.kinds import CRD, Kind
 from support.waiting import until
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 SPEC = KubernetesSpec(master_cpu=0.25, master_memory_mib=768)

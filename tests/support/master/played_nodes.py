@@ -15,7 +15,7 @@ import numpy as np
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource
-from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.resize_messages import Resize, Resized
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.shards import MOST_HELD, Purpose, Shard, ShardProgress, SkippedBatch
 from dlrover_nb.core.structs.wire import messages as m

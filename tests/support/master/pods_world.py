@@ -12,7 +12,7 @@ from dlrover_nb.core.master.own.checkpoints.peer_copies import is_whole
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource, PeerCopy
 from dlrover_nb.core.structs.wire import messages as m
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
-from dlrover_nb.core.structs.wire.pods import STATE
+from dlrover_nb.core.structs.wire.pod_contract import STATE
 from support.master.master_world import World
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import ChunkTaken
+from dlrover_nb.core.runtime.exchange.push_pull import ChunkTaken
 from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk, Sizes
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.transitions import transition_s
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dlrover_nb.core.structs.decisions.candidates import Prediction
-    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.training.samples import ProfileSample
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from support.plans.simulated_life import Life

@@ -8,16 +8,16 @@ from enum import Enum
 
 import numpy as np
 
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.object_graph import attributes
 from dlrover_nb.core.planner.analysis import Analysis
 
 
 def restarted(controller):
-    job, state = snapshot.pack(controller)
+    job, state = state_bytes.pack(controller)
     of = controller.dependencies
-    return snapshot.unpack(job, state, of.settings, policy=of.policy, fit=of.fit)
+    return state_bytes.unpack(job, state, of.settings, policy=of.policy, fit=of.fit)
 
 
 def difference(a, b, path="", seen=None):

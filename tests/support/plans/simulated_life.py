@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
-from dlrover_nb.core.backends.simulated.run import SimulatedRun
+from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
 from dlrover_nb.core.simulator import (
     Faults,
     MemoryGrowth,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.controller.plan_queries import PlanQueries
-    from dlrover_nb.core.structs.decisions.questions import Explanation
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 PLAN = ResourcePlan(RolePlan(2, 1.0, 2048), RolePlan(1, 1.0, 2048))

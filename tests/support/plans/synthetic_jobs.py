@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.deadline.training_rows import Measurements, Setting, TrainingRow
 
 

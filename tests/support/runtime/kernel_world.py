@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, compiled, maps
-from dlrover_nb.core.runtime.kernels.requests import Parameters
+from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
 
 needs_c = pytest.mark.skipif(bool(compiled.flaw()), reason=f"the compiled kernel {compiled.flaw()}")
 

@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.wire.messages import Train
 if TYPE_CHECKING:
     from typing import Self
 
-    from dlrover_nb.core.runtime.exchange.requests import BellName
+    from dlrover_nb.core.runtime.exchange.push_pull import BellName
 
 N_ID, N_DENSE = 5000, 1001
 MODEL = ModelSpec(embedding_dim=4, hidden=(2,))

@@ -18,7 +18,7 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.rundir.journal import JOURNAL, read_events, read_journal
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.process.limits import quota_us
 from dlrover_nb.core.structs.decisions.actions import (
     Action,
@@ -101,7 +101,7 @@ def n_push(job: Job) -> int:
     manifest = json.loads(newest.read_bytes())
     counts = set()
     for path, sha256 in manifest["files"]:
-        counts |= set(checkpoint.read(path, sha256).dense[-1].tolist())
+        counts |= set(ps_checkpoint.read(path, sha256).dense[-1].tolist())
     (count,) = counts
     return int(count)
 

@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

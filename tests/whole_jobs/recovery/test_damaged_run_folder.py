@@ -20,7 +20,7 @@ from dlrover_nb.core.rundir import job_file, journal
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, read_log_file
 from dlrover_nb.core.rundir.log_frames import LogContent
 from dlrover_nb.core.rundir.origin import origin_of
-from dlrover_nb.core.runtime.checkpoints.names import SHM
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.views.alerts import DEFAULT_RULES, AlertKind

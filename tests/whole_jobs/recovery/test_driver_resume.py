@@ -22,15 +22,9 @@ from dlrover_nb.core.driver.own.transport import MasterSocket
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.master.own.master import JobMaster
-from dlrover_nb.core.rundir.job_file import (
-    JOB,
-    WRITE_AHEAD_LOG,
-    JobFile,
-    listen_again,
-    read_job,
-)
+from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, JobFile, listen_again, read_job
 from dlrover_nb.core.rundir.journal import read_events
-from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, run_name
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.events import PhaseChanged

@@ -13,11 +13,11 @@ from support.driver.real_job import Job, TcpBackend, plan, succeeded
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.rundir.job_file import read_job
-from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
-from dlrover_nb.core.runtime.exchange.requests import Exchange, StaleEpoch
+from dlrover_nb.core.runtime.checkpoints.memory_names import buffers_of, run_name
+from dlrover_nb.core.runtime.exchange.push_pull import Exchange, StaleEpoch
 from dlrover_nb.core.runtime.exchange.sockets import connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.resources import Role

@@ -11,9 +11,9 @@ from support.driver.real_job import Job, succeeded
 from support.master.pods_world import last_whole
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM_VAR, sweep_memory
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import MACHINE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

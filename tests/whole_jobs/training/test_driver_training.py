@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dlrover_nb.core.perf.windows import Samples
+    from dlrover_nb.core.perf.fit_input import Samples
 
 
 def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(

@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.wire.messages import LinesWritten
 

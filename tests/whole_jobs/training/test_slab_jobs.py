@@ -8,7 +8,7 @@ import pytest
 from support.driver.real_job import Job, TcpBackend, plan, succeeded
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
-from dlrover_nb.core.runtime.checkpoints.names import SHM, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, run_name
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets.jobs.status import nodes_blocks
 

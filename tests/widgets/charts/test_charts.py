@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, 
 from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live.live_charts.live_series import keyed
+from dlrover_nb.widgets.live.live_charts.redraw_limit import Throttle
 from dlrover_nb.widgets.live.live_charts.sources import with_gaps
-from dlrover_nb.widgets.live.live_charts.throttle import Throttle
 from dlrover_nb.widgets.series import Window
 from dlrover_nb.widgets.svg.marks import Area, Band, Line
 

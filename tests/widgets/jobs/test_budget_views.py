@@ -17,9 +17,9 @@ from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets.blocks import Facts
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
-from dlrover_nb.widgets.jobs.review import Link, header_html, undo_words
+from dlrover_nb.widgets.jobs.review_card import Link, header_html, undo_words
 from dlrover_nb.widgets.jobs.status import budget_words, status_view, summary_facts
-from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.past.html_report import report_html
 from dlrover_nb.widgets.rows.job_cells import Rank, cost_cell, line_of, needs
 
 NOW = PlanBudget(b.NOW_PLAN, 2.0, end_cost=1.5, enough=0.96, share=1.0)

@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets.blocks import Facts
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
-from dlrover_nb.widgets.jobs.review import Link, header_html
+from dlrover_nb.widgets.jobs.review_card import Link, header_html
 from dlrover_nb.widgets.jobs.status import deadline_words, status_view, summary_facts
 
 

@@ -39,7 +39,7 @@ from dlrover_nb.widgets.mitigations import (
     status_words,
     worst,
 )
-from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.past.html_report import report_html
 
 OPEN = b.snapshot(mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
 RESTART = KillRestart("worker-1", Role.WORKER)

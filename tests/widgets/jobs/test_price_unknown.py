@@ -11,7 +11,7 @@ from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
-from dlrover_nb.widgets.past.report import write_report
+from dlrover_nb.widgets.past.html_report import write_report
 from dlrover_nb.widgets.svg import svg_drawing
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.decisions.questions import Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Weighed
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import DLROVER, KubernetesSpec

@@ -6,10 +6,10 @@ from support.cases import for_each
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
-from dlrover_nb.core.structs.decisions.questions import Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Weighed
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.widgets.jobs.review import Press, read_press
+from dlrover_nb.widgets.jobs.review_card import Press, read_press
 from dlrover_nb.widgets.jobs.whatif import (
     Axis,
     Consequence,

@@ -10,7 +10,7 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.widgets.jobs.review import Answer
+from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.live.browser.cell_outputs import Cell
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.job_view_model import JobViewModel

@@ -13,7 +13,7 @@ from support.waiting import until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
-from dlrover_nb.widgets.jobs.review import LOCK_S
+from dlrover_nb.widgets.jobs.review_card import LOCK_S
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.live_view import LiveView
 

@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.widgets.jobs.review import Answer
+from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, NO_MORE

@@ -16,7 +16,7 @@ from dlrover_nb.api.views.connection_view import ConnectionView
 from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.manifests.rights import USER, role_text
+from dlrover_nb.core.manifests.role_rules import USER, role_text
 from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase

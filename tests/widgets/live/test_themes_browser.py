@@ -17,7 +17,7 @@ from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.status import status_view
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.live_view import LiveView
-from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.past.html_report import report_html
 
 pytestmark = [
     pytest.mark.browser,

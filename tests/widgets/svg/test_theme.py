@@ -8,7 +8,7 @@ from support.jobs import builders as b
 from dlrover_nb.widgets import theme
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.jobs.status import status_view
-from dlrover_nb.widgets.past.report import report_html
+from dlrover_nb.widgets.past.html_report import report_html
 from dlrover_nb.widgets.svg import palette
 from dlrover_nb.widgets.svg.palette import CYCLE, INK, PALE
 

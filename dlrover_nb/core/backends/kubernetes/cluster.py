@@ -42,10 +42,14 @@ from dlrover_nb.core.backends.kubernetes.jobs.submission import (
     new_pod_job,
     owner_of,
 )
-from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_facts, refuse_operator, settled
-from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, assumed, capacity_of
+from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import (
+    operator_facts,
+    refuse_operator,
+    settled,
+)
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Looked, Tenant, assumed, capacity_of
 from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
-from dlrover_nb.core.backends.kubernetes.room.queues import queue_waits
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import queue_waits
 from dlrover_nb.core.client.cluster import no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle, user_name
 from dlrover_nb.core.client.past.history_queries import past_jobs
@@ -53,7 +57,7 @@ from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -28,7 +28,7 @@ from dlrover_nb.core.manifests.objects import with_owner
 from dlrover_nb.core.manifests.pods import CHECK_ROLE, check_pod, check_selector
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
-from dlrover_nb.core.structs.wire.pods import CodeTried, check_token
+from dlrover_nb.core.structs.wire.pod_contract import CodeTried, check_token
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.calls.service import MasterService
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 N_TRY = 3  # pods, where the cluster takes them away
 LOOK_EVERY_S = 1.0

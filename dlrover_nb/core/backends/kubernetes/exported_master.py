@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Inadmissible
 from dlrover_nb.core.backends.kubernetes.master import PodMaster, exit_code_of
 from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import plan_in
-from dlrover_nb.core.backends.kubernetes.room.capacity import assumed
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import assumed
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import FOLDER, JOB_FILE
@@ -28,9 +28,9 @@ from dlrover_nb.core.export.documents.own_elasticjob import MASTER
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, OWNERS, SECRET
 from dlrover_nb.core.manifests.objects import NAMESPACE_VAR, companions
-from dlrover_nb.core.manifests.parts import VIEW_NOTE, owned_by, run_of, secret_name, view_token
+from dlrover_nb.core.manifests.pod_parts import VIEW_NOTE, owned_by, run_of, secret_name, view_token
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
-from dlrover_nb.core.structs.wire.pods import IP_VAR, PodJob
+from dlrover_nb.core.structs.wire.pod_contract import IP_VAR, PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api

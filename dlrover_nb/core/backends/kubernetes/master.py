@@ -56,7 +56,7 @@ from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import HTTP_PORT, NAMESPACE_VAR, WIRE_PORT, companions
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     CERTIFICATE_KEY,
     HTTPS_PORT,
     end_name,
@@ -79,7 +79,7 @@ from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
 from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import STATE
-from dlrover_nb.core.structs.wire.pods import CHECK_PATH, IP_VAR, PodJob, state_folder
+from dlrover_nb.core.structs.wire.pod_contract import CHECK_PATH, IP_VAR, PodJob, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from dlrover_nb.core.master.external.launch.pod_script import (
 )
 from dlrover_nb.core.structs.job.external import CONFIG_VAR
 from dlrover_nb.core.structs.training.reported import TOKEN_FILE_VAR
-from dlrover_nb.core.structs.wire.pods import NODE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import NODE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.driver.external.external_inputs import StepReports
-    from dlrover_nb.core.driver.loop.loop import JobLoop
+    from dlrover_nb.core.driver.loop.job_loop import JobLoop
 
 CALL_TIMEOUT_S = 30.0
 BACK_LIMIT_S = 20.0  # for a killed master to restart: a process, its imports, its journal

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
-from dlrover_nb.core.backends.simulated.run import SimulatedRun
+from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
 from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
 from dlrover_nb.core.client.handle import JobHandle
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.description import SimulatedJob
     from dlrover_nb.core.simulator.world import SimulatedWorld
     from dlrover_nb.core.structs.decisions.decisions import Decision
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer

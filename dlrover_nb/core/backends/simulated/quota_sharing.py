@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.views.events import QuotaChanged
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dlrover_nb.core.backends.simulated.run import SimulatedRun
+    from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
     from dlrover_nb.core.simulator.world import SimulatedWorld
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 

@@ -46,16 +46,16 @@ from dlrover_nb.core.client.link.protocols import MasterLink
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.rundir.bundle import pack_checkpoint
 from dlrover_nb.core.structs.decisions.decisions import Decision
-from dlrover_nb.core.structs.decisions.questions import Explanation
-from dlrover_nb.core.structs.plan.admission import WaitingOffer
+from dlrover_nb.core.structs.decisions.query_answers import Explanation
 from dlrover_nb.core.structs.plan.offers import JobOffer, NoOffer
+from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.link.calls import Answer, Call
-    from dlrover_nb.core.structs.decisions.questions import LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine, Weighed
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import UserChoice

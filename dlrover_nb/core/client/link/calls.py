@@ -17,9 +17,9 @@ from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.rundir.bundle import CheckpointBundle
 from dlrover_nb.core.structs.decisions.call_rights import CallRight
 from dlrover_nb.core.structs.decisions.decisions import Decision
-from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
-from dlrover_nb.core.structs.plan.admission import WaitingOffer
+from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk

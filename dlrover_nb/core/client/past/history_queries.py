@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.history import HistoryStore, JobRun, Scoreboard
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
-    from dlrover_nb.core.structs.views.past import FitSummary, SeriesRow
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, SeriesRow
 
 logger = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
-    from dlrover_nb.core.structs.views.past import TransitionKind
+    from dlrover_nb.core.structs.views.past_jobs import TransitionKind
     from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
 N_PAUSE = 100  # pauses of each kind of transition that are kept: their median is used

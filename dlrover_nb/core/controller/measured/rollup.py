@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Remember
-from dlrover_nb.core.structs.views.past import SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

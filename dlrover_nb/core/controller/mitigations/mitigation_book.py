@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.plans.proposals import check_move, move
+from dlrover_nb.core.controller.plans.proposal_states import check_move, move
 from dlrover_nb.core.controller.state.record_lists import N_NEWEST, next_id
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.straggler.costs import cost_words

@@ -14,10 +14,10 @@ from dlrover_nb.core.controller.auto_policy import REPLACEABLE, over_budget, ove
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
 from dlrover_nb.core.planner.advising.sensitivity import break_even_of
 from dlrover_nb.core.planner.availability.feasibility import has_room
-from dlrover_nb.core.planner.deadline import rescues_deadline
+from dlrover_nb.core.planner.finish_chance import rescues_deadline
+from dlrover_nb.core.planner.plan_memory import lacks_memory
 from dlrover_nb.core.planner.policies.policy import PolicyContext
 from dlrover_nb.core.planner.policies.stages import post_scale
-from dlrover_nb.core.planner.right_size import lacks_memory
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import BatchChoice

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import StaleDecisionError
-from dlrover_nb.core.structs.plan.admission import NO_BRAIN, QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.queued_jobs import NO_BRAIN, QueuePlace
 from dlrover_nb.core.structs.views.events import Scale
 
 if TYPE_CHECKING:

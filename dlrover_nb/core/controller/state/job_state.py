@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.controller.state.spending import Spending
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Admission
-from dlrover_nb.core.structs.plan.admission import NO_BRAIN, QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.default_bounds import completed, widened
+from dlrover_nb.core.structs.plan.queued_jobs import NO_BRAIN, QueuePlace
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec

@@ -29,7 +29,7 @@ from dlrover_nb.core.manifests.objects import READY_PATH
 from dlrover_nb.core.structs.decisions.call_rights import METHOD_OF, METHODS, CallRight, access_token
 from dlrover_nb.core.structs.job.external import StepsDone
 from dlrover_nb.core.structs.training.reported import TRAINER_PATH
-from dlrover_nb.core.structs.wire.pods import CHECK_HEADER, CHECK_PATH, CodeTried
+from dlrover_nb.core.structs.wire.pod_contract import CHECK_HEADER, CHECK_PATH, CodeTried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.external.external_logs import ExternalLogs
     from dlrover_nb.core.master.external.master import ExternalMaster
     from dlrover_nb.core.master.external.orders import ExternalOrder
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
     from dlrover_nb.core.structs.job.external import StepsDone
     from dlrover_nb.core.structs.wire.services import ServiceCall
 

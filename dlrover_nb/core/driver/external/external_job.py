@@ -20,7 +20,7 @@ from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.driver.external.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs, StepReports
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-from dlrover_nb.core.driver.loop.loop import JobLoop, opened
+from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.master.external.master import ExternalMaster

@@ -9,7 +9,7 @@ from dlrover_nb.core.driver.endings import Ending, ending
 from dlrover_nb.core.master.external.job.step_log import StepLog
 from dlrover_nb.core.master.external.launch.pod_script import BEGINS
 from dlrover_nb.core.rundir.node_logs import NodeLogs
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.secrets import secret_values
 from dlrover_nb.core.structs.wire.messages import LinesWritten
 

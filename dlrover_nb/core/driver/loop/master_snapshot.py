@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.codec import from_msgpack, to_msgpack
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.driver.loop import job_snapshot
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
@@ -86,7 +86,7 @@ def pack(controller: Controller, telemetry: TelemetryState, recent: Recent) -> b
     WireError
         When the controller holds what cannot be written.
     """
-    job, state = snapshot.pack(controller)
+    job, state = state_bytes.pack(controller)
     rows = to_msgpack(telemetry)
     return GraphEncoder({}).pack((job, state, rows, tuple(recent.remembered), tuple(recent.last.values())))
 
@@ -108,5 +108,5 @@ def unpack(data: bytes, settings: ControllerSettings | None, find: Callable[[str
     if not isinstance(parts, tuple) or len(parts) != 5 or not isinstance(parts[0], JobSubmitted):
         raise WireError("expected a snapshot of a master, got something else")
     job, state, rows, remembered, last = parts
-    controller = snapshot.unpack(job, state, settings, policy=find(job.spec.policy))
+    controller = state_bytes.unpack(job, state, settings, policy=find(job.spec.policy))
     return Restored(controller, from_msgpack(rows, TelemetryState), Recent(remembered, last))

@@ -1,6 +1,6 @@
 """The parts that the loop of a job is composed of, and their interfaces.
 
-There is one loop (`core.driver.loop.loop`) and three kinds of jobs: own jobs, external jobs, and external
+There is one loop (`core.driver.loop.job_loop`) and three kinds of jobs: own jobs, external jobs, and external
 jobs whose pods an operator manages. They differ in four parts only: the master that decides, its inputs, the
 persistence of its state, and the actions that it may order. A loop per kind was rejected: two of them had
 come to differ in the order in which orders were carried out.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
     from dlrover_nb.core.master.shared.orders import Emit
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.job.start_from import BeganFrom
     from dlrover_nb.core.structs.plan.capacity import Capacity

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.configurator import DeadlineGoal, RatioRange, learn_configurator
-from dlrover_nb.core.deadline.features import ModelFeatures
+from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.deadline.training_rows import Setting, n_param_of, rows_of_history
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.planner.availability.feasibility import has_room
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.deadline.training_rows import TrainingRow
     from dlrover_nb.core.driver.job_start import InitialPlan
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.views.past import PastJob, SeriesRow
+    from dlrover_nb.core.structs.views.past_jobs import PastJob, SeriesRow
 
     Examples = Sequence[tuple[PastJob, Sequence[SeriesRow]]]
 

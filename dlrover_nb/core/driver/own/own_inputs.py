@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.master import JobMaster
     from dlrover_nb.core.master.shared.orders import Order
     from dlrover_nb.core.rundir.node_logs import NodeLogs
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
 
 
 class WireInputs:

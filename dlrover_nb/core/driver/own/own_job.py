@@ -17,7 +17,7 @@ from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
 from dlrover_nb.core.driver.history_writer import example_series, examples
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
-from dlrover_nb.core.driver.loop.loop import JobLoop, opened
+from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController, unheard
 from dlrover_nb.core.driver.own.checkpoint_thread import CheckpointThread

@@ -37,7 +37,7 @@ from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.views.summary import summarize
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
 
 MOST_RAW_BYTES = 256 << 20  # that a saved snapshot may unpack to
 _LONG = (

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot, master_snapshot
 from dlrover_nb.core.driver.policies import find_policy
@@ -84,7 +84,7 @@ class Walk:
         self.facts, self.controller = saved.facts, None
         if saved.job is not None:
             policy = find_policy(saved.job.spec.policy)
-            self.controller = snapshot.unpack(saved.job, saved.state, self._settings, policy=policy)
+            self.controller = state_bytes.unpack(saved.job, saved.state, self._settings, policy=policy)
 
     def begin_at(self, path: Path) -> None:
         """Begin with the snapshot of a segment; `WireError` where it cannot be read."""
@@ -100,7 +100,7 @@ class Walk:
         """Return the present state; `WireError` where a policy holds what cannot be written."""
         if self.controller is None:
             return WalkState(place, self.facts)
-        job, state = snapshot.pack(self.controller)
+        job, state = state_bytes.pack(self.controller)
         return WalkState(place, self.facts, job, state)
 
     def step(self, event: Event) -> tuple[Instruction, ...]:

@@ -27,14 +27,14 @@ from dlrover_nb.core.export.provenance import PREFIX, Context, notes_of
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
 from dlrover_nb.core.manifests.objects import N_RETRY, master_pod
-from dlrover_nb.core.manifests.parts import MASTER_ROLE, labels
+from dlrover_nb.core.manifests.pod_parts import MASTER_ROLE, labels
 from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.wire.pods import storage_advice
+from dlrover_nb.core.structs.wire.pod_contract import storage_advice
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 MASTER = "dlrover-master"  # DLRover's name of the replica
 STRATEGY = "ParameterServerStrategy"

@@ -14,7 +14,7 @@ from dlrover_nb.core.export.alone import FOLDER, JOB_FILE, config_name, fixed
 from dlrover_nb.core.manifests.kinds import JOB
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.podspec import image_of
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.export.nodes import Options

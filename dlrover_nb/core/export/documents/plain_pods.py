@@ -21,7 +21,7 @@ from dlrover_nb.core.manifests.objects import master_job
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 
 def pods(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.structs.views.past import SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from dlrover_nb.core.history import tables
 from dlrover_nb.core.history.rows import record_from, series_from
 from dlrover_nb.core.structs.decisions.decisions import Decision, Outcome, Proposal, ProposalStatus
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

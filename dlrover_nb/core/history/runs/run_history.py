@@ -22,7 +22,7 @@ from dlrover_nb.core.history.runs.compaction import THINNING, Thinning, thinned
 from dlrover_nb.core.history.runs.prediction_scores import Scoreboard, scoreboard
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection

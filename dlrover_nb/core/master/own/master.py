@@ -27,13 +27,13 @@ from dlrover_nb.core.master.own.nodes.worker_set import reconcile_workers
 from dlrover_nb.core.master.own.recovery_record import StateRecord, record_of, revive
 from dlrover_nb.core.master.own.rows import evaluation, quarantine
 from dlrover_nb.core.master.own.servers import ps_group, rebalancing
-from dlrover_nb.core.master.own.state import batch_sizes, node_sizes, plans, resizing
+from dlrover_nb.core.master.own.state import batch_sizes, node_sizes, resizing, target_plan
 from dlrover_nb.core.master.own.state.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Admission
-from dlrover_nb.core.structs.plan.admission import HELD
+from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.wire.messages import Alive, Left, Report, ShardAsked, ShardFinished, Stop
 
@@ -229,7 +229,7 @@ class JobMaster:
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[Order, ...]:
         """Set the target plan; a change of plan in progress is given up."""
-        plans.order_plan(self._state, plan, at_s)
+        target_plan.order_plan(self._state, plan, at_s)
         return self._settle(at_s)
 
     def stop(self, by: str, why: str, at_s: float) -> tuple[Order, ...]:
@@ -391,8 +391,8 @@ class JobMaster:
         is_over = state.is_evaluating and state.evaluate.finished and state.is_settled
         if is_over and state.stage is Stage.SERVING:
             evaluation.end_job(state, self._evaluate, at_s)
-        plans.measure_pause(state, at_s)
-        plans.update_running(state, at_s)
+        target_plan.measure_pause(state, at_s)
+        target_plan.update_running(state, at_s)
         node_sizes.emit(state, at_s)
         mitigations.end_done(state, at_s)
         batch_sizes.emit(state, at_s)

@@ -46,7 +46,7 @@ from dlrover_nb.core.master.own.state.state_records import Fence, OpenMitigation
 from dlrover_nb.core.master.shared.orders import DropCheckpoint
 from dlrover_nb.core.master.shared.takeover import takeover_words
 from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
-from dlrover_nb.core.structs.plan.admission import HELD
+from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role  # noqa: TC001 - as above
 from dlrover_nb.core.structs.training.failures import CountedError  # noqa: TC001 - a record is decoded by its annotations
 from dlrover_nb.core.structs.training.shards import SkippedBatch  # noqa: TC001 - as above

@@ -20,7 +20,7 @@ from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.availability.feasibility import over_quota
-from dlrover_nb.core.structs.decisions.questions import Marginal, Measured, Weighed
+from dlrover_nb.core.structs.decisions.query_answers import Marginal, Measured, Weighed
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import holds

@@ -23,10 +23,10 @@ from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.advising.experiments import experiment
 from dlrover_nb.core.planner.advising.way_back import way_back
-from dlrover_nb.core.planner.deadline import ALIKE, RESCUE, chances, most_probable
+from dlrover_nb.core.planner.finish_chance import ALIKE, RESCUE, chances, most_probable
+from dlrover_nb.core.planner.plan_memory import memory_words
 from dlrover_nb.core.planner.predictions.host import grows
 from dlrover_nb.core.planner.protect import Frame
-from dlrover_nb.core.planner.right_size import memory_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent

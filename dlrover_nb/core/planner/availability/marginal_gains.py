@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.plan.resources import CPU_STEP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.core.structs.decisions.questions import Explanation, Marginal
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, Marginal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MIB_PER_GIB = 1024

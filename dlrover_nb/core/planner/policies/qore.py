@@ -34,7 +34,7 @@ from dlrover_nb.core.deadline.adjuster import (
 from dlrover_nb.core.deadline.genetic import decoded, evolved
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
-from dlrover_nb.core.planner.deadline import ALIKE
+from dlrover_nb.core.planner.finish_chance import ALIKE
 from dlrover_nb.core.planner.policies.stages import keep_pins
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind

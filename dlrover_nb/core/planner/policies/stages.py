@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.bounds import Quota
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob
 
 
 @dataclass(frozen=True, slots=True)

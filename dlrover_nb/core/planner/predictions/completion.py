@@ -14,9 +14,9 @@ import numpy as np
 from dlrover_nb.core import pricing
 from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.planner.predictions.parts import parts, with_host
+from dlrover_nb.core.planner.predictions.iteration_parts import parts, with_host
 from dlrover_nb.core.planner.predictions.predict import predict_here
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.situation import HOUR_S, Situation

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import change_needs, fits, n_more
-from dlrover_nb.core.structs.views.past import TransitionKind
+from dlrover_nb.core.structs.views.past_jobs import TransitionKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

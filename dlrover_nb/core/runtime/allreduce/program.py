@@ -29,7 +29,7 @@ from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.allreduce.replica import Replica
 from dlrover_nb.core.runtime.checkpoints import Layout, as_checkpoint_error, place_of, read_url, write_url
-from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of, part_of
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.pod.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.runtime.process.limits import thread_count
@@ -42,7 +42,7 @@ from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root, 
 from dlrover_nb.core.structs.training.shards import Lease, Purpose
 from dlrover_nb.core.structs.training.shards import Shard as Granted
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
-from dlrover_nb.core.structs.wire.pods import outlives_node
+from dlrover_nb.core.structs.wire.pod_contract import outlives_node
 from dlrover_nb.core.structs.wire.services import MODEL_CHECKPOINT
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dlrover_nb.client.shards import Shard
     from dlrover_nb.core.data import Batch
     from dlrover_nb.core.structs.data.features import FeatureSpec
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -2,16 +2,16 @@
 
 from dlrover_nb.core.runtime.checkpoints.background import CopyEnded, Persisted, PersistFailed
 from dlrover_nb.core.runtime.checkpoints.buffer import memory_image, read_piece
-from dlrover_nb.core.runtime.checkpoints.files import (
+from dlrover_nb.core.runtime.checkpoints.image import Image, Layout
+from dlrover_nb.core.runtime.checkpoints.image_files import (
     Written,
     as_checkpoint_error,
     place_of,
     read_url,
     write_url,
 )
-from dlrover_nb.core.runtime.checkpoints.image import Image, Layout
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
-from dlrover_nb.core.runtime.checkpoints.names import (
+from dlrover_nb.core.runtime.checkpoints.memory_names import (
     MemoryClaim,
     free_memory,
     free_run,

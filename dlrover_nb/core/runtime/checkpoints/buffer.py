@@ -29,7 +29,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints.image import parse
-from dlrover_nb.core.runtime.checkpoints.names import SHM
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 if TYPE_CHECKING:

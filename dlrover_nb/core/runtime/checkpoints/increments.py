@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.disk.files import make_folder
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.checkpoints.files import (
+from dlrover_nb.core.runtime.checkpoints.image import Image, Layout, parse
+from dlrover_nb.core.runtime.checkpoints.image_files import (
     Written,
     as_checkpoint_error,
     place_of,
     read_url,
     write_url,
 )
-from dlrover_nb.core.runtime.checkpoints.image import Image, Layout, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -35,10 +35,10 @@ from dlrover_nb.core.runtime.checkpoints.background import (
     lower_priority,
 )
 from dlrover_nb.core.runtime.checkpoints.buffer import nothing, written_number
-from dlrover_nb.core.runtime.checkpoints.files import write_url
 from dlrover_nb.core.runtime.checkpoints.image import Image, Layout
+from dlrover_nb.core.runtime.checkpoints.image_files import write_url
 from dlrover_nb.core.runtime.checkpoints.increments import Chain
-from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, buffers_of, run_name
 from dlrover_nb.core.runtime.checkpoints.pair import BufferPair
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.checkpoints.buffer import SharedBuffer
-    from dlrover_nb.core.runtime.checkpoints.files import Written
     from dlrover_nb.core.runtime.checkpoints.image import Header
+    from dlrover_nb.core.runtime.checkpoints.image_files import Written
     from dlrover_nb.core.runtime.checkpoints.increments import Changes
     from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import Form
-from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
+from dlrover_nb.core.runtime.exchange.push_pull import Form
+from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

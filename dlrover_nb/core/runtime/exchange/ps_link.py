@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import zmq
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import NO_SLAB, OpenSession, SessionOpened, SlabTaken
+from dlrover_nb.core.runtime.exchange.push_pull import NO_SLAB, OpenSession, SessionOpened, SlabTaken
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray
 from dlrover_nb.core.runtime.exchange.slab import OfferedSlab
 from dlrover_nb.core.runtime.exchange.slab.bell import read_answer, rung_request
@@ -27,14 +27,14 @@ from dlrover_nb.core.runtime.exchange.sockets import (
     is_between_hosts,
 )
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.structs.job.packing import Encryption
+from dlrover_nb.core.structs.job.exchange_spec import Encryption
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import Exchange
+    from dlrover_nb.core.runtime.exchange.push_pull import Exchange
     from dlrover_nb.core.runtime.exchange.sealed import Seal
     from dlrover_nb.core.runtime.exchange.slab.bell import WorkersBell
     from dlrover_nb.core.runtime.exchange.slab.of_worker import Parts

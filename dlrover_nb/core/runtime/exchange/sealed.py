@@ -33,10 +33,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import SessionOpened
+from dlrover_nb.core.runtime.exchange.push_pull import SessionOpened
 from dlrover_nb.core.runtime.exchange.sockets import bind_plain_router
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES
-from dlrover_nb.core.structs.job.packing import Encryption
+from dlrover_nb.core.structs.job.exchange_spec import Encryption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ import numpy as np
 
 from dlrover_nb.core.codec import Tagged
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     BetweenPs,
     ExchangeRefused,
     FromPs,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
     from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
     Ids = NDArray[np.int64]
@@ -82,7 +82,7 @@ class Kernel(Protocol):
         ...
 
     def plain_server(self, rule: Rule) -> PlainServer | None:
-        """Return what serves plain requests (`requests`) without Python; None: this kernel does not."""
+        """Return what serves plain requests (`bell_requests`) without Python; None: this kernel does not."""
         ...
 
     def direct_map(self, n_id: int) -> Map:

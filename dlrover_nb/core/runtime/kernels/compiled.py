@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlrover_nb.core.runtime.kernels import layouts, maps, numpy_kernel, plain_server, requests
+from dlrover_nb.core.runtime.kernels import bell_requests, layouts, maps, numpy_kernel, plain_server
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
@@ -56,12 +56,12 @@ _SIGNATURES = {
 _RETURNING = ("distinct", "exchange")
 _RULE = np.dtype([(name, np.float32) for name in ("rate", "beta1", "rest1", "beta2", "rest2", "epsilon")])
 _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
-    "Request": requests.Request,
-    "Answer": requests.Answer,
-    "Bell": requests.Bell,
+    "Request": bell_requests.Request,
+    "Answer": bell_requests.Answer,
+    "Bell": bell_requests.Bell,
     "Arrays": plain_server.Arrays,
-    "Saving": requests.Saving,
-    "Store": requests.Parameters,
+    "Saving": bell_requests.Saving,
+    "Store": bell_requests.Parameters,
     "Rule": _RULE,
     "Line": maps.LINE_LAYOUT,
     "PollDescriptor": plain_server.PollDescriptor,

@@ -32,7 +32,7 @@ from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.runtime.kernels.reserved import Reserved
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
 
 Ids = NDArray[np.int64]
 Slots = NDArray[np.int32]

@@ -6,7 +6,7 @@ import select
 from ctypes import POINTER, Structure, addressof, byref, c_int, c_short, c_void_p, pointer
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Parameters, Request
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Bell, Outcome, Parameters, Request
 
 if TYPE_CHECKING:
     import ctypes

@@ -1,4 +1,4 @@
-/* Requests that workers ring for (requests.py), served without Python: exchanging.py, with the same bits.
+/* Requests that workers ring for (bell_requests.py), served without Python: exchanging.py, with the same bits.
  * `exchange` serves those that came in messages as well, when Python has read them.
  *
  * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
@@ -19,7 +19,7 @@
 
 #include "serve.h"
 
-enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* requests.py's Outcome */
+enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* bell_requests.py's Outcome */
 enum { LINE_BYTES = 64, MOST_HELPERS = 63, MOST_ROWS = 1 << 26 };
 
 _Static_assert(2 * (int64_t)MOST_ROWS < INT32_MAX, "places of a request's rows are int32");

@@ -1,4 +1,4 @@
-/* What workers ring for and how: requests.py's and plain_server.py's structs, of the same names. */
+/* What workers ring for and how: bell_requests.py's and plain_server.py's structs, of the same names. */
 #ifndef DLROVER_NB_SERVE_H
 #define DLROVER_NB_SERVE_H
 #include "store.h"

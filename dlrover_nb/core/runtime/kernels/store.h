@@ -1,4 +1,4 @@
-/* A store that serves plain requests: `Parameters` of requests.py. */
+/* A store that serves plain requests: `Parameters` of bell_requests.py. */
 #ifndef DLROVER_NB_STORE_H
 #define DLROVER_NB_STORE_H
 #include <pthread.h>

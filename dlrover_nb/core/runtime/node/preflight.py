@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.models.table import histories_of
+from dlrover_nb.core.models.built_in import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer

@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.runtime.checkpoints import run_name
 from dlrover_nb.core.runtime.checkpoints.background import lower_priority
 from dlrover_nb.core.runtime.checkpoints.buffer import SharedBuffer
-from dlrover_nb.core.runtime.checkpoints.names import SHM
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.runtime.peers.reading import read_into
 from dlrover_nb.core.structs.training.checkpoints import PeerCopy
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy

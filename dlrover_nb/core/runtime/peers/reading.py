@@ -22,7 +22,7 @@ import zmq
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.checkpoints.buffer import nothing
 from dlrover_nb.core.runtime.exchange.ps_link import PsLink
-from dlrover_nb.core.runtime.exchange.requests import ExchangeRefused
+from dlrover_nb.core.runtime.exchange.push_pull import ExchangeRefused
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.structs.wire.copy_messages import CopyRead, ReadCopy
 

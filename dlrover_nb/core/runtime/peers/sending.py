@@ -20,9 +20,9 @@ import zmq
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.checkpoints import read_piece, run_name
 from dlrover_nb.core.runtime.checkpoints.background import lower_priority
-from dlrover_nb.core.runtime.checkpoints.names import SHM, is_buffer_of
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, is_buffer_of
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.exchange.requests import ExchangeRefused, OpenSession
+from dlrover_nb.core.runtime.exchange.push_pull import ExchangeRefused, OpenSession
 from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, without_port
 from dlrover_nb.core.runtime.exchange.wire import encode

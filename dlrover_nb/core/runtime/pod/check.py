@@ -20,10 +20,16 @@ from dlrover_nb.core.runtime.node.preflight import validate_packed_job
 from dlrover_nb.core.runtime.pod.pod import read_pod_job, write_end_message
 from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.runtime.process.output import log_lines
-from dlrover_nb.core.structs.wire.pods import CHECK_HEADER, FOLDER_VAR, MASTER_FILE, CodeTried, check_token
+from dlrover_nb.core.structs.wire.pod_contract import (
+    CHECK_HEADER,
+    FOLDER_VAR,
+    MASTER_FILE,
+    CodeTried,
+    check_token,
+)
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
-from dlrover_nb.core.structs.wire.pods import (
+from dlrover_nb.core.structs.wire.pod_contract import (
     CPU_VAR,
     END_FILE,
     FOLDER_VAR,

@@ -18,7 +18,7 @@ from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundE
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
 from dlrover_nb.core.structs.job.datafiles import is_pattern, is_url
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
-from dlrover_nb.core.structs.wire.pods import CODE_BYTES, CODE_FOLDER
+from dlrover_nb.core.structs.wire.pod_contract import CODE_BYTES, CODE_FOLDER
 from dlrover_nb.core.usercode import Packed, file_of
 
 if TYPE_CHECKING:

@@ -40,10 +40,10 @@ from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.process.cpu_waits import Starvation
 from dlrover_nb.core.runtime.process.heartbeat import HeartbeatThread
 from dlrover_nb.core.runtime.process.limits import Enforced
-from dlrover_nb.core.structs.training.resizing import Resized
+from dlrover_nb.core.structs.training.resize_messages import Resized
 from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
 from dlrover_nb.core.structs.wire.messages import Alive, FromNode, Hello, LinesWritten, Report, ToNode
-from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import MACHINE_VAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sockets import Context, Socket
     from dlrover_nb.core.runtime.process.output import Output
     from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
-    from dlrover_nb.core.structs.training.resizing import Resize
+    from dlrover_nb.core.structs.training.resize_messages import Resize
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 

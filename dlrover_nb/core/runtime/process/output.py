@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dlrover_nb.core.basics.redaction import Redactor
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

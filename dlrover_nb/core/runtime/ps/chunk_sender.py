@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.ps_link import PsLink
-from dlrover_nb.core.runtime.exchange.requests import ChunkTaken
+from dlrover_nb.core.runtime.exchange.push_pull import ChunkTaken
 from dlrover_nb.core.runtime.exchange.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from dlrover_nb.core.runtime.exchange.requests import MoveChunk
+    from dlrover_nb.core.runtime.exchange.push_pull import MoveChunk
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk

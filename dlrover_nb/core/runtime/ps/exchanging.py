@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import Exchange
+    from dlrover_nb.core.runtime.exchange.push_pull import Exchange
     from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
-    from dlrover_nb.core.runtime.ps.rounds import Rounds
+    from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
     from dlrover_nb.core.runtime.store import ParameterStore
 
     Arrays = list[NDArray[Any]]

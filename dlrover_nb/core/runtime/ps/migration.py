@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.checkpoints.buffer import nothing
-from dlrover_nb.core.runtime.exchange.requests import ChunkTaken
+from dlrover_nb.core.runtime.exchange.push_pull import ChunkTaken
 from dlrover_nb.core.runtime.ps.migration_source import MigrationSource, Sizes
 from dlrover_nb.core.runtime.store import owned_buckets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.core.runtime.exchange.requests import MoveChunk
+    from dlrover_nb.core.runtime.exchange.push_pull import MoveChunk
     from dlrover_nb.core.runtime.ps.migration_source import AddressedChunk
     from dlrover_nb.core.runtime.store import ParameterStore, StorePart
-    from dlrover_nb.core.runtime.store.parts import Buckets
+    from dlrover_nb.core.runtime.store.partition import Buckets
     from dlrover_nb.core.structs.wire.messages import Moved, MoveEnd, MoveOut
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.runtime.exchange.requests import MoveChunk
+from dlrover_nb.core.runtime.exchange.push_pull import MoveChunk
 from dlrover_nb.core.runtime.store import StorePart, dense_slice
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import Moved

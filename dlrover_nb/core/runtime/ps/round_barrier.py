@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import FinishedRound, Go
+from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound, Go
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A PS's wait for requests that workers ring for: the compiled kernel serves meanwhile what it can.
 
-What is left (`kernels.requests.Outcome`) is served by `serving`, with the code that serves messages.
+What is left (`kernels.bell_requests.Outcome`) is served by `serving`, with the code that serves messages.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.errors import InvalidValueError, WireError
-from dlrover_nb.core.runtime.kernels.requests import Outcome, ring, wait
+from dlrover_nb.core.runtime.kernels.bell_requests import Outcome, ring, wait
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder
-    from dlrover_nb.core.runtime.exchange.requests import Exchange
+    from dlrover_nb.core.runtime.exchange.push_pull import Exchange
     from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
     from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
     from dlrover_nb.core.runtime.store import ParameterStore

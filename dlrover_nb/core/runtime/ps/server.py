@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.checkpoints import CopyEnded, FlashCheckpoint, Persisted, checkpoint
+from dlrover_nb.core.models.built_in import dense_parameter_count
+from dlrover_nb.core.runtime.checkpoints import CopyEnded, FlashCheckpoint, Persisted, ps_checkpoint
 from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router
@@ -30,7 +30,7 @@ from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
-from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.training.resize_messages import Resize
 from dlrover_nb.core.structs.wire.copy_messages import Cut
 from dlrover_nb.core.structs.wire.messages import (
     Adjust,
@@ -243,7 +243,7 @@ class ParameterServer:
         self._serving.close()  # no request may change rows that are being sent
         self._migration.end(end, time.monotonic())
 
-    def _open(self, epoch: int, filled: checkpoint.Filled | None = None) -> None:
+    def _open(self, epoch: int, filled: ps_checkpoint.Filled | None = None) -> None:
         assert self._migration.store is not None
         self._serving.open(self._migration.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
@@ -277,7 +277,7 @@ class ParameterServer:
 
         try:
             with self._agent.long_work("loads its part of a checkpoint"):
-                filled = checkpoint.fill(new_store, load.parts, owned, read_peer, between=self._agent.tick)
+                filled = ps_checkpoint.fill(new_store, load.parts, owned, read_peer, between=self._agent.tick)
         except CheckpointError as error:
             _log.warning("%s: %s", self._name, error)
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
@@ -312,7 +312,7 @@ class ParameterServer:
 
     def _copy(self, save: Save, store: ParameterStore) -> MemoryPart | None:
         """Copy what `store` holds, at once; None where there is no memory for it."""
-        image, tick = checkpoint.image_of(store.export()), self._agent.tick
+        image, tick = ps_checkpoint.image_of(store.export()), self._agent.tick
         return self._flash.copy(
             save.checkpoint, image.header, image.arrays, protected=save.kept, between=tick
         )
@@ -323,7 +323,7 @@ class ParameterServer:
         Rows of other PS are left out. To write parameters as they lie, these rows have to be freed first.
         """
         cut = store.cut(is_awaited=save.is_awaited)
-        image = checkpoint.image_of(cut.part)
+        image = ps_checkpoint.image_of(cut.part)
         work = save.checkpoint, image.header, image.arrays, cut.copy_to, cut.stop
         if not self._flash.begin(*work, protected=save.kept):
             cut.stop()

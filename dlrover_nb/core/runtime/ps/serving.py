@@ -8,10 +8,12 @@ answered again without applying it twice.
 
 The arrays of a worker on this host may lie in its slab (`slab`): gradients are read there, and rows and dense
 parameters are written there. Then it rings for most of its exchanges, and the compiled kernel serves those
-that are plain while this thread waits (`kernels.requests`); the same code as for messages serves the rest.
+that are plain while this thread waits (`kernels.bell_requests`); the same code as for messages serves the
+rest.
 
-In BSP gradients are kept until their round has ended (`rounds`). On the PS of index 0 `round_barrier` decides
-which workers may continue; a waiting worker is answered when a message of another one releases it.
+In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
+`round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one
+releases it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import zmq
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.exchange.packing import pack_answer, unpack_push
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     NO_SLAB,
     Arrive,
     BarrierMessage,
@@ -56,8 +58,8 @@ from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.exchange.wire import encode, n_byte
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.exchanging import apply, read
+from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
-from dlrover_nb.core.runtime.ps.rounds import Rounds
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.store import StorePart
 

@@ -1,6 +1,6 @@
 """Parameters of one PS: rows of the embedding table, and a slice of the dense vector."""
 
-from dlrover_nb.core.runtime.store.parts import (
+from dlrover_nb.core.runtime.store.partition import (
     StorePart,
     averages_in,
     dense_slice,

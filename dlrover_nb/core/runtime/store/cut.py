@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError
+from dlrover_nb.core.runtime.kernels.bell_requests import Saving
 from dlrover_nb.core.runtime.kernels.copying import STOPPED, Choice, Progress, copying
-from dlrover_nb.core.runtime.kernels.requests import Saving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
+    from dlrover_nb.core.runtime.store.partition import Buckets, Floats, Ids, StorePart
 
     Slots = NDArray[np.int32]
 

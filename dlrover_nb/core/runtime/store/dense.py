@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.runtime.store.parts import Floats, dense_slice
+from dlrover_nb.core.runtime.store.partition import Floats, dense_slice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
     from dlrover_nb.core.structs.job.job import Averages
 

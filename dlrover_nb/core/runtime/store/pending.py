@@ -14,8 +14,8 @@ from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
-    from dlrover_nb.core.runtime.store.parts import Buckets, Ids
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
+    from dlrover_nb.core.runtime.store.partition import Buckets, Ids
     from dlrover_nb.core.runtime.store.rows import RowTable
 
 _SCAN = 1 << 16  # marks scanned at a time

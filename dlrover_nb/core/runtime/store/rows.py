@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.kernels import Kernel, Map
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
     from dlrover_nb.core.runtime.kernels.rule import Rule
     from dlrover_nb.core.runtime.store.cut import Cut
-    from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids
+    from dlrover_nb.core.runtime.store.partition import Buckets, Floats, Ids
     from dlrover_nb.core.structs.job.job import ModelSpec
 
     Slots = NDArray[np.int32]

@@ -17,8 +17,8 @@ from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.kernels.requests import Parameters
-    from dlrover_nb.core.runtime.store.parts import Ids
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
+    from dlrover_nb.core.runtime.store.partition import Ids
 
 SAMPLE_EVERY = 16
 _GOLDEN, _TURN = 2_654_435_769, 1 << 32  # 2^32 / golden ratio: its multiples fill [0, 2^32) evenly

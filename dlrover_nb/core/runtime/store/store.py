@@ -19,7 +19,7 @@ from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
 from dlrover_nb.core.runtime.store.gradients import check_finite, check_usable
-from dlrover_nb.core.runtime.store.parts import Buckets, Floats, Ids, StorePart
+from dlrover_nb.core.runtime.store.partition import Buckets, Floats, Ids, StorePart
 from dlrover_nb.core.runtime.store.pending import PendingRows
 from dlrover_nb.core.runtime.store.rows import RowTable
 from dlrover_nb.core.runtime.store.served import ServedRows

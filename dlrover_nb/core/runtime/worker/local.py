@@ -17,13 +17,13 @@ from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.exchange.packing import Packer, pack_answer, unpack_answer, unpack_push
-from dlrover_nb.core.runtime.exchange.requests import ExchangeCost
+from dlrover_nb.core.runtime.exchange.push_pull import ExchangeCost
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
 from dlrover_nb.core.runtime.worker.trainer import Push, TakenBatch, Trainer
 from dlrover_nb.core.sharding.split import Split
-from dlrover_nb.core.structs.job.packing import PLAIN
+from dlrover_nb.core.structs.job.exchange_spec import PLAIN
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import Form
+    from dlrover_nb.core.runtime.exchange.push_pull import Form
     from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.job.packing import ExchangeSpec
     from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Floats = NDArray[np.float32]

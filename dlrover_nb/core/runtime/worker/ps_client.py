@@ -21,7 +21,7 @@ import numpy as np
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.packing import Packer, unpack_answer
 from dlrover_nb.core.runtime.exchange.ps_link import PsLink, SentRequest
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     NO_SLAB,
     DenseReady,
     Exchange,
@@ -42,19 +42,19 @@ from dlrover_nb.core.runtime.exchange.shared_block import aligned, carried_bytes
 from dlrover_nb.core.runtime.exchange.wire import encode
 from dlrover_nb.core.runtime.store import averages_in, dense_slice
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
-from dlrover_nb.core.structs.job.packing import PLAIN
+from dlrover_nb.core.structs.job.exchange_spec import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import FromPs
+    from dlrover_nb.core.runtime.exchange.push_pull import FromPs
     from dlrover_nb.core.runtime.exchange.slab.of_worker import Parts
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.worker.trainer import Push
-    from dlrover_nb.core.structs.job.packing import ExchangeSpec
+    from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
     from dlrover_nb.core.structs.wire.messages import Train
 
     Floats = NDArray[np.float32]

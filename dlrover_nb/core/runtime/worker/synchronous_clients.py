@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     NO_SLAB,
     Arrive,
     Go,

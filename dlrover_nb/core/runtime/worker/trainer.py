@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.data import ShardReader
-    from dlrover_nb.core.runtime.exchange.requests import ExchangeCost
+    from dlrover_nb.core.runtime.exchange.push_pull import ExchangeCost
     from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec

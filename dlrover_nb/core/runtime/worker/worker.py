@@ -36,7 +36,7 @@ from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, Fence
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.structs.job.spec_choices import Sync
-from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.training.resize_messages import Resize
 from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     BatchSkipped,

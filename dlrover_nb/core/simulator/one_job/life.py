@@ -24,9 +24,9 @@ from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.simulator.one_job.snapshot_source import SnapshotSource
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Admission
-from dlrover_nb.core.structs.plan.admission import HELD
 from dlrover_nb.core.structs.plan.budget import per_hour
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.views.events import (
     CostChanged,

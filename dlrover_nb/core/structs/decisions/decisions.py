@@ -24,7 +24,7 @@ class ProposalKind(StrEnum):
 
 
 class ProposalStatus(StrEnum):
-    """Life of a proposal; the transitions stand in `core.controller.plans.proposals`."""
+    """Life of a proposal; the transitions stand in `core.controller.plans.proposal_states`."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -196,7 +196,7 @@ class Outcome:
 class Mitigation:
     """One action against stragglers; `id` (``m1``, ``m2``, …) is unique in its job.
 
-    It has the life of a proposal (`core.controller.plans.proposals`). One that a user ordered without a
+    It has the life of a proposal (`core.controller.plans.proposal_states`). One that a user ordered without a
     proposal begins as accepted.
 
     Parameters

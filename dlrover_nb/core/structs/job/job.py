@@ -11,10 +11,10 @@ from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.data.column_types import WrittenNumbers, check_separator, column_types
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
+from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
 from dlrover_nb.core.structs.job.external import ExternalSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.job.packing import ExchangeSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
@@ -180,7 +180,7 @@ class ModelSpec:
     Parameters
     ----------
     name
-        Kind of model (`core.models.table.MODELS`), or ``custom`` with the user's own `code`.
+        Kind of model (`core.models.built_in.MODELS`), or ``custom`` with the user's own `code`.
     embedding, hash_size
         How ids map to rows; `hash_size` is the number of rows of one column of fixed tables.
     optimizer

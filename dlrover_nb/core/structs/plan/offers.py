@@ -11,8 +11,8 @@ from math import isfinite
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.resources import PsShare, ResourcePlan
 
 N_COLUMN = 7  # workers, PS, cores of each worker and PS, samples/s, gain of Eq. 8, cost of an hour

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 KEEP_S = 900.0  # until a round is kept though it says nothing new

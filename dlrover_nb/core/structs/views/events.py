@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs.decisions.actions import MitigationChoice, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.offers import Allotment
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.samples import NodeSample
 from dlrover_nb.core.structs.training.shards import BatchChoice
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow
 
 
 @dataclass(frozen=True, slots=True)

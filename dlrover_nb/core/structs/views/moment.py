@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 from dlrover_nb.core.structs.training.stragglers import Straggler
 from dlrover_nb.core.structs.views.fit import FitReport
-from dlrover_nb.core.structs.views.past import FitSummary
+from dlrover_nb.core.structs.views.past_jobs import FitSummary
 from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
 

@@ -15,11 +15,11 @@ from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.job.start_from import BeganFrom
 from dlrover_nb.core.structs.job.stopping import StopForecast
-from dlrover_nb.core.structs.plan.admission import QueuePlace
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.reported import TrainerStatus
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample

@@ -1,7 +1,7 @@
 """Messages between nodes and the job master (control plane).
 
 Each message is one flat record; arrays are sent beside it in frames of their own. The data plane between
-worker and PS has its own few messages in `core.runtime.exchange.requests`.
+worker and PS has its own few messages in `core.runtime.exchange.push_pull`.
 
 A connection that is reset, or a master that is killed, loses what was on its way. What says it again:
 
@@ -30,12 +30,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.training.failures import ProgramError
-from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.resize_messages import Resize, Resized
 from dlrover_nb.core.structs.training.samples import NodeSample
 from dlrover_nb.core.structs.training.shards import Lease, Shard, ShardProgress, SkippedBatch
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, Cut, KeepCopy

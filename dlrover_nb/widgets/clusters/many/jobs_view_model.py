@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import DlroverError
-from dlrover_nb.widgets.clusters.many.columns import JobReading, JobsViewState, drawn
 from dlrover_nb.widgets.clusters.many.grid import Grid
+from dlrover_nb.widgets.clusters.many.job_rows import JobReading, JobsViewState, drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

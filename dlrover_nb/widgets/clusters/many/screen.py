@@ -10,9 +10,9 @@ from bokeh.models import Div
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, escape
 from dlrover_nb.widgets.clusters.many import static
-from dlrover_nb.widgets.clusters.many.columns import columns
 from dlrover_nb.widgets.clusters.many.figure import Figure
-from dlrover_nb.widgets.clusters.many.table import JobsTable
+from dlrover_nb.widgets.clusters.many.job_rows import columns
+from dlrover_nb.widgets.clusters.many.live_table import JobsTable
 from dlrover_nb.widgets.live.browser.render_target import RenderTarget
 from dlrover_nb.widgets.live.controls.elements import button, select
 from dlrover_nb.widgets.series import natural
@@ -21,7 +21,7 @@ from dlrover_nb.widgets.theme import MUTED, PAGE, WRAP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dlrover_nb.widgets.clusters.many.columns import Columns, JobsViewState
+    from dlrover_nb.widgets.clusters.many.job_rows import Columns, JobsViewState
     from dlrover_nb.widgets.live.job_screen import Screen
     from dlrover_nb.widgets.live.live_view import LiveView
 

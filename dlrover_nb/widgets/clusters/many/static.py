@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
-from dlrover_nb.widgets.clusters.many.columns import columns
 from dlrover_nb.widgets.clusters.many.grid import moved_most
+from dlrover_nb.widgets.clusters.many.job_rows import columns
 from dlrover_nb.widgets.clusters.many.look import look
 from dlrover_nb.widgets.rows.job_columns import LIVE
 from dlrover_nb.widgets.svg.marks import Line, Plot
 from dlrover_nb.widgets.svg.svg_drawing import draw_panel
 
 if TYPE_CHECKING:
-    from dlrover_nb.widgets.clusters.many import columns as shown
+    from dlrover_nb.widgets.clusters.many import job_rows as shown
 
 N_POINT = 75  # of a line: saved notebooks stay small
 N_LABEL = 8

@@ -13,7 +13,7 @@ import panel as pn
 
 from dlrover_nb.widgets import mitigations
 from dlrover_nb.widgets.blocks import Facts, block_html, escape
-from dlrover_nb.widgets.jobs.review import meaning
+from dlrover_nb.widgets.jobs.review_card import meaning
 from dlrover_nb.widgets.live.controls.elements import pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import WRAP
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.decisions.decisions import Mitigation
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.widgets.jobs.review import PendingAction, Review
+    from dlrover_nb.widgets.jobs.review_card import PendingAction, Review
     from dlrover_nb.widgets.live.job_view_model import ViewState
 
 

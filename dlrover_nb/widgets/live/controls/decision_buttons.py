@@ -2,7 +2,7 @@
 
 Each names its object (``Accept p2``, ``Undo d3``, ``Cancel d3`` while its plan is being applied) and sends
 exactly that, so a press always means what the user read; one that had just changed takes no press (see
-`review.too_early`). The review's message, beside the buttons, shows the result, not the button.
+`review_card.too_early`). The review's message, beside the buttons, shows the result, not the button.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bokeh.models import TextInput
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.jobs.review import Answer, meaning, undo_label, undo_words
+from dlrover_nb.widgets.jobs.review_card import Answer, meaning, undo_label, undo_words
 from dlrover_nb.widgets.live.controls.elements import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dlrover_nb.widgets.jobs.review import PendingAction, Review
+    from dlrover_nb.widgets.jobs.review_card import PendingAction, Review
     from dlrover_nb.widgets.live.job_view_model import ViewState
 
 _MODES = (

@@ -12,7 +12,7 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.jobs.review import Answer, meaning
+from dlrover_nb.widgets.jobs.review_card import Answer, meaning
 from dlrover_nb.widgets.jobs.whatif import (
     Axis,
     Consequence,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.widgets.jobs.review import PendingAction
+    from dlrover_nb.widgets.jobs.review_card import PendingAction
     from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
 
 _HINT = (

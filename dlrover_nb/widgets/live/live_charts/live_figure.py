@@ -9,7 +9,7 @@ from bokeh.layouts import column, row
 
 from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live.live_charts.live_strips import LiveStrips
-from dlrover_nb.widgets.live.live_charts.throttle import Throttle
+from dlrover_nb.widgets.live.live_charts.redraw_limit import Throttle
 from dlrover_nb.widgets.svg.marks import Plot, Strips
 from dlrover_nb.widgets.svg.single import single
 

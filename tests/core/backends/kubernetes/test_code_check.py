@@ -17,7 +17,7 @@ from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.runtime.pod.check import tried
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import Averages
-from dlrover_nb.core.structs.wire.pods import CHECK_PATH, CodeTried, PodJob, check_token
+from dlrover_nb.core.structs.wire.pod_contract import CHECK_PATH, CodeTried, PodJob, check_token
 
 SPEC = job_from({"name": "own", "model": {"name": "custom", "code": "a.package:Net"}})
 JOB = PodJob(SPEC, None, "0a1b2c3d", "public", "secret-key", "the-access-token")

@@ -12,7 +12,7 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.jobfile import job_from
-from dlrover_nb.core.manifests.parts import NODE_LABEL
+from dlrover_nb.core.manifests.pod_parts import NODE_LABEL
 from dlrover_nb.core.master.external.launch.pod_script import BEGINS
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

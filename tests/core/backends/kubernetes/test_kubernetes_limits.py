@@ -24,7 +24,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD, QUOTA
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

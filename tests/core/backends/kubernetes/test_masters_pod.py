@@ -13,7 +13,7 @@ from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB, POD, SECRET
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, NODE_LABEL, ROLE_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, MASTER_ROLE, NODE_LABEL, ROLE_LABEL
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.release]

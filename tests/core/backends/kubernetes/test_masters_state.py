@@ -17,10 +17,10 @@ from dlrover_nb.core.backends.kubernetes.jobs.submission import new_pod_job
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.manifests.parts import run_of
+from dlrover_nb.core.manifests.pod_parts import run_of
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
-from dlrover_nb.core.structs.wire.pods import PodJob, state_folder
+from dlrover_nb.core.structs.wire.pod_contract import PodJob, state_folder
 
 JOB = PodJob(JobSpec("rows"), None, "0123abcd", "public", "secret-key", "the-token")
 FOLDER = "/dlrover-nb/state/rows-0123abcd"

@@ -18,13 +18,13 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.backends.kubernetes.room import capacity_informer
-from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, QUOTA, Kind
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.local.record import read_end, read_master
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
-from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import buffers_of, run_name
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 

@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import JobTraits
+from dlrover_nb.core.structs.views.past_jobs import JobTraits
 from dlrover_nb.core.structs.views.summary import summarize
 
 PLAN = ResourcePlan(worker=RolePlan(1, 1.0, 2048), ps=RolePlan(1, 1.0, 2048))

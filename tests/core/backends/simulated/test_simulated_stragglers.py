@@ -15,7 +15,7 @@ from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, Term
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, AdjustRates
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.measured.last_reports import LastReports
 from dlrover_nb.core.controller.measured.measurement import N_PAUSE, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.views.events import NodeReported
-from dlrover_nb.core.structs.views.past import TransitionKind
+from dlrover_nb.core.structs.views.past_jobs import TransitionKind
 
 PLAN = ResourcePlan(worker=RolePlan(3, 1.0, 1024), ps=RolePlan(2, 1.0, 512))
 
@@ -104,7 +104,7 @@ def test_a_snapshot_does_not_grow_with_lost_nodes(make_job):
     def n_byte(n_lost: int) -> int:
         job = make_job(mode=Mode.MANUAL)
         lose_nodes(job, n_lost)
-        measured_part = snapshot.parts(job.controller)["_measured"]
+        measured_part = state_bytes.parts(job.controller)["_measured"]
         return len(str([vars(each) for each in vars(measured_part)["_last_mib"].values()]))
 
     assert abs(n_byte(50) - n_byte(400)) < 20  # digits of the times

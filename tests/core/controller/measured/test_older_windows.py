@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.older_windows import OlderWindows
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.perf.evidence import condense
-from dlrover_nb.core.perf.windows import read
+from dlrover_nb.core.perf.fit_input import read
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample, TimeSplit
@@ -120,13 +120,13 @@ def test_the_fit_gets_the_older_windows_of_a_measurement_and_views_the_kept_ones
 def test_a_snapshot_of_a_release_without_sums_is_read_and_goes_on(make_job):
     job = make_job(n_sample_total=10**9)
     job.train(150)
-    measured, analyst = (snapshot.parts(job.controller)[name] for name in ("_measured", "_analyst"))
+    measured, analyst = (state_bytes.parts(job.controller)[name] for name in ("_measured", "_analyst"))
     for part, names in ((measured, ("_older", "n_change")), (analyst, ("_n_change",))):
         for name in names:
             delattr(part, name)
-    job.controller = snapshot.unpack(*snapshot.pack(job.controller), job.settings)
+    job.controller = state_bytes.unpack(*state_bytes.pack(job.controller), job.settings)
     job.train(60)
-    restored = snapshot.parts(job.controller)["_measured"]
+    restored = state_bytes.parts(job.controller)["_measured"]
     assert max(row.n_window for row in restored.evidence) > 1
 
 

@@ -19,7 +19,7 @@ from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember, RoomChanged, Scale, Ticked
-from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, SeriesRow, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
 TRAITS = JobTraits("wide_deep", 8, 136, 1 << 16, 100_000, 512, 50_000_000, "ada", "clicks")
 

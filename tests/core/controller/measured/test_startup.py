@@ -11,8 +11,8 @@ from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.startup import N_LOOK, RunStart, n_starting
 from dlrover_nb.core.controller.plans.rollouts import Rollout, Rollouts
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.snapshot import PACKAGES
 from dlrover_nb.core.controller.state.story import Story
+from dlrover_nb.core.controller.state_bytes import PACKAGES
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.plans.restarted_controller import Twins, difference, restarted
 from support.plans.slow_world import SlowJob, plan_of
 
-from dlrover_nb.core.controller.plans.proposals import is_closed
+from dlrover_nb.core.controller.plans.proposal_states import is_closed
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.decisions.actions import (
 )
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Mitigate, NodeLeft, PhaseChanged, PlanApplied, Scale

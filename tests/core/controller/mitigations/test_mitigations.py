@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.decisions.actions import (
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace

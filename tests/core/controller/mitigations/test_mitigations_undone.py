@@ -8,7 +8,7 @@ from support.plans.slow_world import SIZES, SlowJob, end_all, plan_of, scales, s
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.actions import AdjustRates, BackupWorkers, KillRestart, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Verdict, version_of
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Ticked

@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.views.events import JobSubmitted, Scale
-from dlrover_nb.core.structs.views.past import JobTraits
+from dlrover_nb.core.structs.views.past_jobs import JobTraits
 
 START = ResourcePlan(RolePlan(2, 1.0, 4096), RolePlan(1, 1.0, 4096))
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.controller.measured.quality_log import QualityLog
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.snapshot import pack, unpack
+from dlrover_nb.core.controller.state_bytes import pack, unpack
 from dlrover_nb.core.planner.advising.explain import binding
 from dlrover_nb.core.planner.bid import bid
-from dlrover_nb.core.planner.deadline import Due, chances, sure_share
+from dlrover_nb.core.planner.finish_chance import Due, chances, sure_share
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import JobSpec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.views.past import FitSummary
+from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
 from dlrover_nb.core.driver.calls.service import MasterService
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 
 class Api:

@@ -18,7 +18,7 @@ from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import RolePlan
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 PROGRAM = """
 import json, os, time

@@ -18,7 +18,7 @@ from support.driver.external_pods_double import ROOT, ForeignJob, kill, plan
 from support.waiting import until
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.runtime.checkpoints.names import SHM, buffers_of, free_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, buffers_of, free_memory
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

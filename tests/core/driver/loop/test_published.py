@@ -12,7 +12,7 @@ from support.driver.driver_world import plan
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.driver.loop import job_snapshot, loop
+from dlrover_nb.core.driver.loop import job_loop, job_snapshot
 from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.simulator import CALM, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
@@ -107,7 +107,7 @@ def test_until_it_is_outdated_a_snapshot_shows_all_that_others_wait_for(seed: in
 
 @pytest.fixture
 def never_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "PUBLISH_S", float("inf"))
+    monkeypatch.setattr(job_loop, "PUBLISH_S", float("inf"))
 
 
 @pytest.mark.usefixtures("never_due")

@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
-from dlrover_nb.core.structs.views.past import JobTraits, PastJob, SeriesRow
+from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob, SeriesRow
 
 ROOM = Capacity((NodeShape(64.0, 1 << 18, 4),))
 PLAN = ResourcePlan(RolePlan(2, 2.0, 2048), RolePlan(1, 2.0, 2048))

@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import (
 from dlrover_nb.core.driver.past.finished_job import FinishedJob, pack_lines, unpack_lines
 from dlrover_nb.core.errors import NotFoundError, WireError
 from dlrover_nb.core.rundir.node_logs import NodeLogs, left_lines
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.wire.messages import LinesWritten

@@ -13,7 +13,7 @@ from support.jobs.builders import snapshot
 from support.plans.slow_world import SlowJob
 
 from dlrover_nb.core.client.past.history_queries import run_history
-from dlrover_nb.core.controller.plans.proposals import is_closed
+from dlrover_nb.core.controller.plans.proposal_states import is_closed
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
 from dlrover_nb.core.driver.past.finished_job import FinishedJob, pack_snapshot, unpack_snapshot

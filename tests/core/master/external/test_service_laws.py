@@ -21,7 +21,7 @@ from dlrover_nb.core.master.external.orders import SendEnvironment
 from dlrover_nb.core.master.shared.orders import StartNode, StopNode
 from dlrover_nb.core.rundir.external_state import StateFile
 from dlrover_nb.core.rundir.shard_log import read_shard_log
-from dlrover_nb.core.runtime.checkpoints.names import free_run, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import free_run, run_name
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape

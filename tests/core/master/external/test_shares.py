@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.master.external.job.step_shares import WINDOW_S, Part, Speeds, by_speed, even
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 
 SPEC = JobSpec("shared", batch_size=64)
 SPEEDS = st.lists(st.floats(10, 1000), min_size=1, max_size=6)

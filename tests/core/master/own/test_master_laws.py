@@ -12,7 +12,7 @@ from support.master.any_order import PLANS, acquit, check, disturb, play_out
 from support.master.master_world import World, features, plan, spec
 
 from dlrover_nb.core.master.own.nodes.worker_set import worker_set_change
-from dlrover_nb.core.master.own.servers.placement import assign_buckets
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.master.own.state.roster import Roster
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import StartNode

@@ -19,9 +19,9 @@ from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import buffer
 from dlrover_nb.core.runtime.checkpoints.background import CopyEnded, Pace, Persisted
 from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
-from dlrover_nb.core.runtime.checkpoints.files import read_url
+from dlrover_nb.core.runtime.checkpoints.image_files import read_url
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
-from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import sweep_memory
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 
@@ -126,7 +126,7 @@ from pathlib import Path
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
 from dlrover_nb.core.runtime.store import ParameterStore, cut
-from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import image_of
 from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
 shm, url, dies = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 flash = FlashCheckpoint("a", "/jobs/a-run", "ps-0", shm=shm)

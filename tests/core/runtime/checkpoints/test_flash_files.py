@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.checkpoints import files
-from dlrover_nb.core.runtime.checkpoints.files import read_url, write_url
+from dlrover_nb.core.runtime.checkpoints import image_files
 from dlrover_nb.core.runtime.checkpoints.image import Image, Layout
+from dlrover_nb.core.runtime.checkpoints.image_files import read_url, write_url
 
 
 @pytest.fixture
@@ -109,13 +109,13 @@ class Hesitant:
 def test_pieces_around_the_page_cache_are_all_of_the_bytes(
     tmp_path, monkeypatch, lengths, first, is_hesitant
 ):
-    monkeypatch.setattr(files, "_WRITE_BYTES", 4096)
+    monkeypatch.setattr(image_files, "_WRITE_BYTES", 4096)
     if is_hesitant:
-        write_all = files._write_all
-        monkeypatch.setattr(files, "_write_all", lambda file, data: write_all(Hesitant(file), data))
-        monkeypatch.setattr(files.io, "FileIO", (files.io.FileIO, Hesitant))
+        write_all = image_files._write_all
+        monkeypatch.setattr(image_files, "_write_all", lambda file, data: write_all(Hesitant(file), data))
+        monkeypatch.setattr(image_files.io, "FileIO", (image_files.io.FileIO, Hesitant))
     data = np.frombuffer(mmap.mmap(-1, 1 << 15), np.uint8)[first : first + sum(lengths)]
     data[:] = np.random.default_rng(1).integers(0, 256, len(data), np.uint8)
     written = write_url(f"{tmp_path}/part", np.split(data, np.cumsum(lengths)[:-1]) if lengths else [])
     assert (tmp_path / "part").read_bytes() == data.tobytes()
-    assert written == files.Written(hashlib.sha256(data).hexdigest(), len(data))
+    assert written == image_files.Written(hashlib.sha256(data).hexdigest(), len(data))

@@ -19,9 +19,9 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import buffer, increments, keeper
 from dlrover_nb.core.runtime.checkpoints.buffer import memory_image
-from dlrover_nb.core.runtime.checkpoints.files import read_url
+from dlrover_nb.core.runtime.checkpoints.image_files import read_url
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint, Persisted, PersistFailed
-from dlrover_nb.core.runtime.checkpoints.names import sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import sweep_memory
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart
 
 

@@ -19,10 +19,10 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.driver.own.transport import MasterSocket
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange import sockets, wire
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     DenseReady,
     Exchange,
     Exchanged,

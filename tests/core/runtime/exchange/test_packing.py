@@ -24,13 +24,13 @@ from dlrover_nb.core.runtime.exchange.packing import (
     unpack_answer,
     unpack_push,
 )
-from dlrover_nb.core.runtime.exchange.requests import Exchange, Form, Probe
+from dlrover_nb.core.runtime.exchange.push_pull import Exchange, Form, Probe
 from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.node.preflight import validate_job
 from dlrover_nb.core.runtime.worker.local import train_single
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 

@@ -23,7 +23,7 @@ from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_plain_
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES, encode
 from dlrover_nb.core.runtime.worker import ps_client
 from dlrover_nb.core.runtime.worker.local import train_single
-from dlrover_nb.core.structs.job.packing import Encryption, ExchangeSpec
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 

@@ -22,7 +22,7 @@ from support.waiting import until
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, run_name, sweep_memory
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     DescriptorName,
     Exchange,
     Exchanged,
@@ -35,7 +35,7 @@ from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 from dlrover_nb.core.runtime.exchange.slab.descriptors import named
 from dlrover_nb.core.runtime.exchange.slab.memory import Slab, make_slab
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.runtime.kernels.requests import wait
+from dlrover_nb.core.runtime.kernels.bell_requests import wait
 
 N_BYTE = 1 << 16
 
@@ -279,7 +279,7 @@ while True:
 PS = """
 import sys
 from dlrover_nb.core.codec import from_json
-from dlrover_nb.core.runtime.exchange.requests import OfferSlab
+from dlrover_nb.core.runtime.exchange.push_pull import OfferSlab
 from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 ps = AttachedSlabs()
 for line in sys.stdin:

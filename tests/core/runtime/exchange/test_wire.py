@@ -13,10 +13,10 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.runtime.exchange import wire
-from dlrover_nb.core.runtime.exchange.requests import Exchange, Form
+from dlrover_nb.core.runtime.exchange.push_pull import Exchange, Form
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import INLINE_BYTES, decode, encode
-from dlrover_nb.core.structs.job.packing import Precision
+from dlrover_nb.core.structs.job.exchange_spec import Precision
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PartSource
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 from dlrover_nb.core.structs.wire.messages import Drain, Granted, Load, ShardAsked

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.kernel_world import needs_c
 
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.structs.job.job import Averages, ModelSpec
@@ -99,13 +99,13 @@ class Twins:
         """Both load what the other one saved."""
         buckets, files = rng.random(N_BUCKET) < 0.7, [self.folder / "numpy", self.folder / "c"]
         sums = [
-            checkpoint.write(file, store.export()).sha256
+            ps_checkpoint.write(file, store.export()).sha256
             for file, store in zip(files, self.stores, strict=True)
         ]
         assert sums[0] == sums[1]
         self.stores = [self.new(name) for name in ("numpy", "c")]
         for store, file in zip(self.stores, reversed(files), strict=True):
-            store.load(checkpoint.read(file, sums[0]), buckets)
+            store.load(ps_checkpoint.read(file, sums[0]), buckets)
 
     def check(self):
         for one, other in (self.stores, self.targets):

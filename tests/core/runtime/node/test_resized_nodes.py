@@ -10,7 +10,7 @@ from dlrover_nb.core.runtime.node import node as module
 from dlrover_nb.core.runtime.process.limits import Enforced
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.resize_messages import Resize, Resized
 from dlrover_nb.core.structs.wire.messages import Copied, Hello, Save, Saved
 
 

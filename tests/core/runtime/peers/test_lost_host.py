@@ -14,13 +14,13 @@ from support.runtime.node_world import World, shard
 from support.waiting import until
 
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.runtime.checkpoints.names import SHM_VAR
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM_VAR
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.checkpoints import CopySource, PartSource
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, KeepCopy
 from dlrover_nb.core.structs.wire.messages import Copied, Hello, Load, Loaded, Save, Saved, Stop
-from dlrover_nb.core.structs.wire.pods import MACHINE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import MACHINE_VAR
 
 
 def at(place, shm):

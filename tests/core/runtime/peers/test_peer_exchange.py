@@ -15,11 +15,11 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, memory_image
-from dlrover_nb.core.runtime.checkpoints.names import MemoryClaim, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.exchange.sealed import SEALS, Seal
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.peers import CopyKeeper, CopySender, read_copy, reading
-from dlrover_nb.core.structs.job.packing import Encryption
+from dlrover_nb.core.structs.job.exchange_spec import Encryption
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.checkpoints import CopySource, MemoryPart
 from dlrover_nb.core.structs.wire.copy_messages import KeepCopy

@@ -26,7 +26,7 @@ from dlrover_nb.core.structs.wire.messages import (
     Stop,
     Train,
 )
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 from dlrover_nb.core.usercode import pack
 
 pytestmark = [pytest.mark.kube, pytest.mark.pods, pytest.mark.more]

@@ -18,7 +18,7 @@ from dlrover_nb.core.runtime.pod.pod import (
 )
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob, state_folder
+from dlrover_nb.core.structs.wire.pod_contract import PodJob, state_folder
 
 JOB = PodJob(
     SPEC, FEATURES, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32, capacity=Capacity((NodeShape(2.0, 512),))

@@ -10,7 +10,7 @@ from dlrover_nb.core.runtime.pod.staging import receive, sees_rows, send
 from dlrover_nb.core.structs.job.job import DataSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE, KubernetesSpec, Volume
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
-from dlrover_nb.core.structs.wire.pods import CODE_BYTES, storage_advice
+from dlrover_nb.core.structs.wire.pod_contract import CODE_BYTES, storage_advice
 from dlrover_nb.core.usercode import Packed, load, pack
 
 RUN = "ctr-0a1b2c3d"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.clock import ManualClock
-from dlrover_nb.core.runtime.exchange.requests import Exchanged, exchange_cost
+from dlrover_nb.core.runtime.exchange.push_pull import Exchanged, exchange_cost
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import TimeSplit

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.runtime.exchange.requests import BellName, DescriptorName
+from dlrover_nb.core.runtime.exchange.push_pull import BellName, DescriptorName
 from dlrover_nb.core.runtime.exchange.slab.bell import open_bell
-from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, ring
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Bell, Outcome, ring
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.store import ParameterStore

@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.runtime.exchange.requests import ChunkTaken, MoveChunk
+from dlrover_nb.core.runtime.exchange.push_pull import ChunkTaken, MoveChunk
 from dlrover_nb.core.runtime.ps.chunk_sender import _Way
 from dlrover_nb.core.runtime.ps.migration_source import WINDOW
 

@@ -17,7 +17,7 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.runtime.exchange.slab.bell import WorkersBell
 from dlrover_nb.core.runtime.kernels import VARIABLE
-from dlrover_nb.core.runtime.kernels.requests import Request
+from dlrover_nb.core.runtime.kernels.bell_requests import Request
 
 PS = Path(__file__).with_name("frozen_ps.py")
 WHILE_S = 0.1  # how long something lasts; nothing is awaited by it

@@ -10,8 +10,8 @@ import pytest
 from support.runtime.node_world import FEATURES, SPEC, Gate, World, shard
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.master.own.servers.placement import assign_buckets
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.ps import chunk_sender, migration_source
 from dlrover_nb.core.runtime.ps import migration as ps_migration
 from dlrover_nb.core.runtime.worker.local import train_single
@@ -175,6 +175,6 @@ def test_a_move_that_is_given_up_changes_nothing_and_the_next_one_works():
         world.receive(ShardFinished)
         ((path, sha256),) = world.save(["ps0"])
         assert not world.errors
-        ids = checkpoint.read(Path(path), sha256).ids
+        ids = ps_checkpoint.read(Path(path), sha256).ids
     assert len(np.unique(ids)) == len(ids) > 100
     np.testing.assert_allclose(losses, single.losses, rtol=1e-6)

@@ -10,7 +10,7 @@ from support.runtime.node_world import FEATURES, MODEL, Gate, World, shard, with
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import BackendError
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.runtime.exchange.push_pull import (
     Arrive,
     DenseReady,
     Exchange,
@@ -71,7 +71,7 @@ NO_ROW_GRADIENTS = np.zeros((1, MODEL.row_width), np.float32)
 
 
 def n_dense():
-    from dlrover_nb.core.models.table import dense_parameter_count  # noqa: PLC0415 - one use
+    from dlrover_nb.core.models.built_in import dense_parameter_count  # noqa: PLC0415 - one use
 
     return dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))
 

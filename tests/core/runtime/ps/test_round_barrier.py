@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import FinishedRound, Go
+from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound, Go
 from dlrover_nb.core.runtime.ps.round_barrier import TAKEN_AHEAD, Release, RoundBarrier
 from dlrover_nb.core.structs.job.spec_choices import Sync
 

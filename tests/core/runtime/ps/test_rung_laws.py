@@ -17,13 +17,13 @@ from support.runtime.kernel_world import needs_c
 from support.runtime.slab_world import MODEL, N_DENSE, N_ID, World, n_open
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import DescriptorName
+from dlrover_nb.core.runtime.exchange.push_pull import DescriptorName
 from dlrover_nb.core.runtime.exchange.slab import bell
 from dlrover_nb.core.runtime.exchange.slab.memory import HEAD_BYTES
 from dlrover_nb.core.runtime.kernels import maps
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Outcome, Request
 from dlrover_nb.core.runtime.kernels.compiled import Compiled
 from dlrover_nb.core.runtime.kernels.plain_server import Arrays
-from dlrover_nb.core.runtime.kernels.requests import Answer, Outcome, Request
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.serving import Serving

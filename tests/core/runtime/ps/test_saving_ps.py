@@ -10,12 +10,12 @@ import pytest
 from support.runtime.node_world import FEATURES, MODEL, World
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.models.table import dense_parameter_count
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.checkpoints import increments, memory_image, read_url
-from dlrover_nb.core.runtime.checkpoints.checkpoint import fill, part_of
-from dlrover_nb.core.runtime.checkpoints.names import buffers_of, run_name
+from dlrover_nb.core.runtime.checkpoints.memory_names import buffers_of, run_name
 from dlrover_nb.core.runtime.checkpoints.pair import BufferPair
-from dlrover_nb.core.runtime.exchange.requests import Exchange, Exchanged, InitDense
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import fill, part_of
+from dlrover_nb.core.runtime.exchange.push_pull import Exchange, Exchanged, InitDense
 from dlrover_nb.core.runtime.exchange.sockets import connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.ps import migration as ps_migration

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from support.runtime.node_world import FEATURES, MODEL, SPEC
 
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.models.table import dense_parameter_count
-from dlrover_nb.core.runtime.exchange.requests import (
+from dlrover_nb.core.models.built_in import dense_parameter_count
+from dlrover_nb.core.runtime.exchange.push_pull import (
     Arrive,
     ChunkTaken,
     DenseReady,
@@ -42,7 +42,7 @@ from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.structs.job.packing import Precision
+from dlrover_nb.core.structs.job.exchange_spec import Precision
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
 N_DENSE = dense_parameter_count(MODEL, len(FEATURES.categorical), len(FEATURES.numeric))

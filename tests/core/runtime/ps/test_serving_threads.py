@@ -21,7 +21,7 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.runtime.exchange.shared_block import aligned
 from dlrover_nb.core.runtime.kernels import VARIABLE, maps
-from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, Request
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Bell, Outcome, Request
 from dlrover_nb.core.runtime.store import ParameterStore, cut
 from dlrover_nb.core.structs.job.job import Averages, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer

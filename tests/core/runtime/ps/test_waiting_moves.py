@@ -7,7 +7,7 @@ import pytest
 from support.master.ps_world import MODEL, N_DENSE, SIZES
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import ChunkTaken, MoveChunk
+from dlrover_nb.core.runtime.exchange.push_pull import ChunkTaken, MoveChunk
 from dlrover_nb.core.runtime.ps.migration import TIDY_EVERY_S, PsMigration
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, owned_buckets, store
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET

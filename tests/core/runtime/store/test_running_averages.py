@@ -22,7 +22,7 @@ from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.trainable import Columns
 from dlrover_nb.core.rundir.same_model import differences
 from dlrover_nb.core.runtime.allreduce.replica import Replica
-from dlrover_nb.core.runtime.checkpoints.checkpoint import read
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import read
 from dlrover_nb.core.runtime.exchange.packing import Packer, pack_answer, unpack_answer, unpack_push
 from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
@@ -30,8 +30,8 @@ from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
+from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import Averages, ModelSpec
-from dlrover_nb.core.structs.job.packing import ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.job.trained import Trained
 from dlrover_nb.core.structs.plan.resources import Role

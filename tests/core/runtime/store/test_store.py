@@ -20,7 +20,8 @@ from dlrover_nb.core.runtime.store import (
     rows,
 )
 from dlrover_nb.core.runtime.store import store as store_module
-from dlrover_nb.core.structs.job.job import Averages, Embedding, ModelSpec, Optimizer
+from dlrover_nb.core.structs.job.job import Averages, ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 N_TABLE, N_DENSE = 5_000, 37

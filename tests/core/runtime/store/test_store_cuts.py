@@ -13,12 +13,13 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.runtime.checkpoints import Layout
-from dlrover_nb.core.runtime.checkpoints.checkpoint import image_of
 from dlrover_nb.core.runtime.checkpoints.image import parse
+from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import image_of
 from dlrover_nb.core.runtime.kernels import copying, kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, cut
 from dlrover_nb.core.runtime.store import store as store_module
-from dlrover_nb.core.structs.job.job import Embedding, ModelSpec
+from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Embedding
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 
 MODEL = ModelSpec(embedding_dim=3, seed=5, embedding=Embedding.HASH)

@@ -11,7 +11,7 @@ import pytest
 from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
-from dlrover_nb.core.runtime.exchange.requests import DenseReady
+from dlrover_nb.core.runtime.exchange.push_pull import DenseReady
 from dlrover_nb.core.runtime.worker.worker import Orders, Worker
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart

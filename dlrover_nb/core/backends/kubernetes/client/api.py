@@ -25,7 +25,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     error_of,
     proxy_error,
 )
-from dlrover_nb.core.backends.kubernetes.client.connection import Connection, Request
+from dlrover_nb.core.backends.kubernetes.client.http_transport import Connection, Request
 from dlrover_nb.core.backends.kubernetes.client.login import load_login
 from dlrover_nb.core.backends.kubernetes.client.stream import Lines, Watch, decode
 from dlrover_nb.core.manifests.kinds import POD, Doc, Kind

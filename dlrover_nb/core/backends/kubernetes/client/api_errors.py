@@ -15,7 +15,7 @@ import msgspec
 
 from dlrover_nb.core.errors import AwayError, BackendError, NotAllowedError
 from dlrover_nb.core.manifests.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
-from dlrover_nb.core.manifests.rights import right_to, role_text
+from dlrover_nb.core.manifests.role_rules import right_to, role_text
 from dlrover_nb.core.structs.decisions.call_rights import METHODS, VERBS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     error_of,
     status_of,
 )
-from dlrover_nb.core.backends.kubernetes.client.connection import reason_of
+from dlrover_nb.core.backends.kubernetes.client.http_transport import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

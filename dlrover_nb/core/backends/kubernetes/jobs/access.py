@@ -25,7 +25,7 @@ from dlrover_nb.core.manifests.kinds import (
     SELF_REVIEWS,
 )
 from dlrover_nb.core.manifests.objects import HISTORY_SECRET
-from dlrover_nb.core.manifests.rights import (
+from dlrover_nb.core.manifests.role_rules import (
     CALLS,
     SEE_NODES,
     SHIPPED,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.jobs.master_status import master_status
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
-from dlrover_nb.core.manifests.parts import run_of
+from dlrover_nb.core.manifests.pod_parts import run_of
 from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:

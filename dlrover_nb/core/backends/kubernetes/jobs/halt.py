@@ -19,7 +19,7 @@ from dlrover_nb.core.manifests.pods import check_selector, node_selector
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 

@@ -3,7 +3,7 @@
 A ConfigMap holds 1 MiB, so the snapshot is packed (`core.driver.past.finished_job`). The last lines of the
 nodes are beside it: their pods are deleted at the end, and the run folder is where no client reads it. More
 people may read ConfigMaps than Secrets, so it holds no secret; all who may read them may read logs too
-(`rights`).
+(`role_rules`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlrover_nb.core.driver.past.finished_job import (
     unpack_snapshot,
 )
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.manifests.parts import end_name, labels
+from dlrover_nb.core.manifests.pod_parts import end_name, labels
 from dlrover_nb.core.structs.job.secrets import secret_values
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.training.shards import ShardCounts
@@ -32,9 +32,9 @@ from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlrover_nb.core.structs.decisions.questions import LogLine
+    from dlrover_nb.core.structs.decisions.query_answers import LogLine
     from dlrover_nb.core.structs.job.job import JobPhase
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 MOST_BYTES = 800 << 10  # of a packed snapshot, so that it fits with its ConfigMap's other fields
 MOST_LOG_BYTES = 150 << 10

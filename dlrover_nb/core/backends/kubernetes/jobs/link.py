@@ -32,8 +32,8 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
     master_status,
     why_not_made,
 )
-from dlrover_nb.core.backends.kubernetes.jobs.model import make_run_folder
-from dlrover_nb.core.backends.kubernetes.operator.elastic import why_no_export
+from dlrover_nb.core.backends.kubernetes.jobs.model_folder import make_run_folder
+from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import why_no_export
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, expect, unpack_answer
 from dlrover_nb.core.client.link.calls import (
@@ -54,7 +54,7 @@ from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import AwayError, BackendError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, EVENT, JOB, OWNERS, POD, SECRET
 from dlrover_nb.core.manifests.objects import OWNER_NOTE
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     JOB_LABEL,
     MASTER_ROLE,
     ROLE_LABEL,
@@ -67,7 +67,7 @@ from dlrover_nb.core.rundir.bundle import CheckpointBundle
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

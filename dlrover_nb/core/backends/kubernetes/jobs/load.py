@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, NotThere, Unreachable
-from dlrover_nb.core.backends.kubernetes.room.capacity import ENDED, amount_of, requests_of
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import ENDED, amount_of, requests_of
 from dlrover_nb.core.manifests.kinds import NODE, NODE_METRICS, POD
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
 
 if TYPE_CHECKING:

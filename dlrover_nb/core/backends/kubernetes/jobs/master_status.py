@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.backends.kubernetes.nodes.pod_status import cut
-from dlrover_nb.core.manifests.parts import MASTER_ROLE, PREFIX, run_of
+from dlrover_nb.core.manifests.pod_parts import MASTER_ROLE, PREFIX, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -22,7 +22,7 @@ from dlrover_nb.core.manifests.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from dlrover_nb.core.manifests.parts import (
+from dlrover_nb.core.manifests.pod_parts import (
     JOB_LABEL,
     MASTER_ROLE,
     ROLE_LABEL,
@@ -32,7 +32,7 @@ from dlrover_nb.core.manifests.parts import (
     secret_name,
 )
 from dlrover_nb.core.structs.job.kubernetes import STATE
-from dlrover_nb.core.structs.wire.pods import run_name
+from dlrover_nb.core.structs.wire.pod_contract import run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -25,7 +25,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 from dlrover_nb.core.backends.kubernetes.jobs import strays
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.backends.kubernetes.jobs.master_status import end_of_job, is_paused
-from dlrover_nb.core.backends.kubernetes.operator import elastic
+from dlrover_nb.core.backends.kubernetes.operator import operator_jobs
 from dlrover_nb.core.backends.kubernetes.room.kueue import queue_of
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import (
@@ -47,9 +47,16 @@ from dlrover_nb.core.manifests.objects import (
     with_defaults,
     with_owner,
 )
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, is_operated, run_of
+from dlrover_nb.core.manifests.pod_parts import (
+    JOB_LABEL,
+    MASTER_ROLE,
+    ROLE_LABEL,
+    end_name,
+    is_operated,
+    run_of,
+)
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import BUDGETS, OF_KUEUE, RESIZE
+from dlrover_nb.core.manifests.role_rules import BUDGETS, OF_KUEUE, RESIZE
 from dlrover_nb.core.master.external.submitted import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
@@ -57,14 +64,14 @@ from dlrover_nb.core.runtime.pod.staging import sees_rows, send
 from dlrover_nb.core.structs.job.secrets import check_complete
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob, run_name, storage_advice
+from dlrover_nb.core.structs.wire.pod_contract import PodJob, run_name, storage_advice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.manifests.rights import Right
+    from dlrover_nb.core.manifests.role_rules import Right
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
@@ -239,7 +246,7 @@ def create(api: Api, job: PodJob, code: Mapping[str, bytes]) -> Doc:
             _create_anew(api, with_owner(document, owner))
         _try_pods(api, job, owner)
         if is_operated(job.spec):
-            elastic.create(api, job, owner)
+            operator_jobs.create(api, job, owner)
         return api.patch(JOB, name, {"spec": {"parallelism": 1}})
     except BaseException:
         delete_job(api, owner)

@@ -34,18 +34,18 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 from dlrover_nb.core.backends.kubernetes.client.informer import Informer
 from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import DisruptionBudget
 from dlrover_nb.core.backends.kubernetes.nodes.host_wishes import HostWishes
+from dlrover_nb.core.backends.kubernetes.nodes.missing_rights import Refusals, is_refusal, needed
 from dlrover_nb.core.backends.kubernetes.nodes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
 from dlrover_nb.core.backends.kubernetes.nodes.own_secrets import OwnSecrets
 from dlrover_nb.core.backends.kubernetes.nodes.pod_reconciler import PodReconciler
 from dlrover_nb.core.backends.kubernetes.nodes.pod_sizes import PodSizes
 from dlrover_nb.core.backends.kubernetes.nodes.pod_status import trouble
-from dlrover_nb.core.backends.kubernetes.nodes.refusals import Refusals, is_refusal, needed
 from dlrover_nb.core.backends.kubernetes.nodes.refused_sizes import RefusedSizes
-from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant, requests_of
 from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant, requests_of
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 from dlrover_nb.core.manifests.kinds import EVENT, POD
-from dlrover_nb.core.manifests.parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, NODE_LABEL, RUN_LABEL, owned_by
 from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
     from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

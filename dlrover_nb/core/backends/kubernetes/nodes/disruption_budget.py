@@ -24,10 +24,10 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.manifests.budget import budget
+from dlrover_nb.core.manifests.eviction_budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20
 from dlrover_nb.core.manifests.objects import with_owner
-from dlrover_nb.core.manifests.parts import ROLE_LABEL
+from dlrover_nb.core.manifests.pod_parts import ROLE_LABEL
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Unreachable,
 )
 from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
-from dlrover_nb.core.backends.kubernetes.nodes.external_logs import PodLogs
+from dlrover_nb.core.backends.kubernetes.nodes.pod_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.nodes.pod_status import Ended, Running, pod_status
 from dlrover_nb.core.manifests.external_pod import CLUSTER_NOTE
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.manifests.parts import NODE_LABEL
+from dlrover_nb.core.manifests.pod_parts import NODE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.nodes.site import Site
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

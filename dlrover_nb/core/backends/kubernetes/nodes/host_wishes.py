@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.nodes.orders import Create
-from dlrover_nb.core.backends.kubernetes.room.capacity import ENDED, requests_of
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import ENDED, requests_of
 from dlrover_nb.core.deadline.host_choice import Host, NewNode, wishes
 from dlrover_nb.core.manifests.host_affinity import wish_of, with_wish, without_hosts
-from dlrover_nb.core.manifests.parts import NODE_LABEL, ROLE_LABEL
+from dlrover_nb.core.manifests.pod_parts import NODE_LABEL, ROLE_LABEL
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
 from dlrover_nb.core.structs.plan.resources import Role
 

@@ -21,12 +21,12 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Unreachable,
 )
 from dlrover_nb.core.manifests.kinds import SECRET
-from dlrover_nb.core.manifests.parts import code_name, has_code, secret_name
+from dlrover_nb.core.manifests.pod_parts import code_name, has_code, secret_name
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from dlrover_nb.core.backends.kubernetes.nodes.pod_status import (
     pod_status,
 )
 from dlrover_nb.core.driver.backend import NodeExited
-from dlrover_nb.core.manifests.parts import NODE_LABEL
+from dlrover_nb.core.manifests.pod_parts import NODE_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 
 if TYPE_CHECKING:

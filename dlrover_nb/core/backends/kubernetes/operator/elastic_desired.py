@@ -15,12 +15,12 @@ from dlrover_nb.core.export.nodes import Options, literal
 from dlrover_nb.core.export.provenance import Provenance
 from dlrover_nb.core.export.quantities import resources_of
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB
-from dlrover_nb.core.manifests.parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
+from dlrover_nb.core.manifests.pod_parts import PREFIX, REPORT_KEY, labels, owned_by, secret_name
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.manifests.podspec import with_own
 from dlrover_nb.core.master.external.launch.pod_script import REPORT_FILE_VAR, REPORT_TOKEN_VAR
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.wire.pods import MASTER_FILE, NODE_VAR, POD_FOLDER
+from dlrover_nb.core.structs.wire.pod_contract import MASTER_FILE, NODE_VAR, POD_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.external import ExternalRole
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 ASKED_NOTE, DECISION_NOTE = f"{PREFIX}asked", f"{PREFIX}decision"  # annotations of a ScalePlan
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Conflict, Forbidden, Unreachable
 from dlrover_nb.core.backends.kubernetes.client.informer import Informer
-from dlrover_nb.core.backends.kubernetes.nodes.external_logs import PodLogs
-from dlrover_nb.core.backends.kubernetes.nodes.refusals import is_refusal, needed
+from dlrover_nb.core.backends.kubernetes.nodes.missing_rights import is_refusal, needed
+from dlrover_nb.core.backends.kubernetes.nodes.pod_logs import PodLogs
 from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import (
     latest,
     numbered,
@@ -32,11 +32,11 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic_observed import (
     node_name,
     view,
 )
-from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant
 from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, POD, SCALE_PLAN, Doc
-from dlrover_nb.core.manifests.parts import RUN_LABEL
+from dlrover_nb.core.manifests.pod_parts import RUN_LABEL
 from dlrover_nb.core.manifests.pods import MASTER_NOTE
 from dlrover_nb.core.master.external.operator_managed_master import OperatorManagedJob
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 BEGINNING: Doc = {  # as if a ScalePlan had requested the ElasticJob's first plan
     "metadata": {},

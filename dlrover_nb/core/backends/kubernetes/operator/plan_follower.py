@@ -28,7 +28,7 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic_plan import (
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, SCALE_PLAN
-from dlrover_nb.core.manifests.parts import JOB_LABEL, PREFIX, owned_by
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, PREFIX, owned_by
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 

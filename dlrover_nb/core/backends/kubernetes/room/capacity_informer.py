@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forbidden, NotThere
-from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, capacity_of, hosts_of, room_of
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Looked, capacity_of, hosts_of, room_of
 from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
 from dlrover_nb.core.deadline.host_choice import is_stale
 from dlrover_nb.core.errors import BackendError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
-    from dlrover_nb.core.backends.kubernetes.room.capacity import Tenant
+    from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant
     from dlrover_nb.core.deadline.host_choice import Host
     from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota

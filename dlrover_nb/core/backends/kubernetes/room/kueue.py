@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.kubernetes.room.queues import QUEUE_NAME, conditions, is_true
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import QUEUE_NAME, conditions, is_true
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
 

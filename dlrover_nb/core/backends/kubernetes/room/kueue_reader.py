@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forbidden, NotThere
 from dlrover_nb.core.backends.kubernetes.room.kueue import QueueObjects, queue_of, quota_of
-from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, KUEUE_VERSIONS
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import KUEUE, KUEUE_VERSIONS
 from dlrover_nb.core.manifests.kinds import Kind
 from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler import accumulation, batch_solver
-from dlrover_nb.core.structs.job.solutions import SolutionName
+from dlrover_nb.core.structs.job.solution_names import SolutionName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

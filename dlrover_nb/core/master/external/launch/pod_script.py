@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.master.external.launch.rendezvous import NAMES
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.reported import CERTIFICATE_VAR, TOKEN_FILE_VAR, TRAINER_PATH, URL_VAR
-from dlrover_nb.core.structs.wire.pods import NODE_VAR
+from dlrover_nb.core.structs.wire.pod_contract import NODE_VAR
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.external import ExternalSpec

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.checkpoints import CopySource, PartSource, PeerCopies
-from dlrover_nb.core.structs.wire.pods import memory_outlives_node
+from dlrover_nb.core.structs.wire.pod_contract import memory_outlives_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping, Sequence

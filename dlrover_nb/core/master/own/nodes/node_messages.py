@@ -8,7 +8,7 @@ from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_
 from dlrover_nb.core.master.own.nodes import fencing, liveness, oom_recovery, shard_requests
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_group
 from dlrover_nb.core.master.own.state import resizing
-from dlrover_nb.core.structs.training.resizing import Resized
+from dlrover_nb.core.structs.training.resize_messages import Resized
 from dlrover_nb.core.structs.wire.copy_messages import CopyKept, Cut
 from dlrover_nb.core.structs.wire.messages import (
     Alive,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.own.nodes import liveness
-from dlrover_nb.core.master.own.state import plans
+from dlrover_nb.core.master.own.state import target_plan
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
@@ -56,7 +56,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
     if target is None:
         state.note(f"{node.id} ran out of memory, and nothing more can be had for {node.role} nodes", at_s)
         return
-    plans.give_up(state, f"{node.id} ran out of memory", at_s)
+    target_plan.give_up(state, f"{node.id} ran out of memory", at_s)
     budget = state.restarts[node.role]
     state.set_target(target, at_s)
     state.restarts[node.role] = budget

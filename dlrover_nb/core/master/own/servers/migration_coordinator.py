@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Move, PsGroup, Stage
 from dlrover_nb.core.structs.wire.messages import MoveCancel, MoveEnd, MoveOut, MoveTarget
 

@@ -24,7 +24,7 @@ from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, leaving, peer_copies
 from dlrover_nb.core.master.own.rows import evaluation
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_restart
-from dlrover_nb.core.master.own.servers.placement import assign_buckets
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.master.own.servers.rebalancing import is_under_way, keeps_on
 from dlrover_nb.core.master.own.state.batch_sizes import share_global_batch
 from dlrover_nb.core.master.own.state.resizing import awaited

@@ -27,7 +27,7 @@ from dlrover_nb.core.master.own.state.state_records import size_failed
 from dlrover_nb.core.master.shared.orders import ResizeNode
 from dlrover_nb.core.structs.plan.capacity import fits
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.training.resize_messages import Resize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
     from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.training.resizing import Resized
+    from dlrover_nb.core.structs.training.resize_messages import Resized
 
 
 def awaited(state: JobState, role: Role) -> tuple[Node, ...]:

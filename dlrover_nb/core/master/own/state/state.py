@@ -36,7 +36,7 @@ from dlrover_nb.core.structs.training.shards import Purpose
 from dlrover_nb.core.structs.views.events import MitigationEnded, NodeLeft, PhaseChanged, PlanFailed
 from dlrover_nb.core.structs.wire.messages import Adjust, Forget, Stop
 from dlrover_nb.core.structs.wire.mitigation_messages import Backups
-from dlrover_nb.core.structs.wire.pods import outlives_node
+from dlrover_nb.core.structs.wire.pod_contract import outlives_node
 
 if TYPE_CHECKING:
     from dlrover_nb.core.sharding.ledger import ShardLedger

@@ -1,7 +1,7 @@
 """The bell of a worker and a PS that share a slab: two pipes, without a name.
 
 A message through ZeroMQ wakes two more threads on its way, and costs each side as much as the exchange of a
-batch itself. So what is said in almost every iteration (`kernels.requests`) goes through pipes of one
+batch itself. So what is said in almost every iteration (`kernels.bell_requests`) goes through pipes of one
 connection; all else, and all where a PS cannot open them, goes through its socket.
 
 The worker makes the pipes and names them by its process and their descriptors (`slab.descriptors`). Each side
@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlrover_nb.core.runtime.exchange.requests import BellName, Exchange, Exchanged
+from dlrover_nb.core.runtime.exchange.push_pull import BellName, Exchange, Exchanged
 from dlrover_nb.core.runtime.exchange.shared_block import aligned
 from dlrover_nb.core.runtime.exchange.slab.descriptors import named, open_named
-from dlrover_nb.core.runtime.kernels.requests import Answer, Request
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import DescriptorName
+    from dlrover_nb.core.runtime.exchange.push_pull import DescriptorName
     from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, SharedBlock
 
 _IDS, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dlrover_nb.core.runtime.exchange.requests import DescriptorName
+from dlrover_nb.core.runtime.exchange.push_pull import DescriptorName
 
 
 def named(descriptor: int) -> DescriptorName:

@@ -31,7 +31,7 @@ from dlrover_nb.core.runtime.exchange.shared_block import SharedBlock
 from dlrover_nb.core.runtime.exchange.slab.descriptors import named, open_named
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.runtime.exchange.requests import OfferSlab
+    from dlrover_nb.core.runtime.exchange.push_pull import OfferSlab
 
 HEAD_BYTES = 4096
 TOKEN_BYTES = 16

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.exchange.slab.bell import open_bell, read_rung
 from dlrover_nb.core.runtime.exchange.slab.memory import Slab, open_slab
-from dlrover_nb.core.runtime.kernels.requests import Answer, Bell, Outcome, ring
+from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Bell, Outcome, ring
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import Exchange, Exchanged, OfferSlab
+    from dlrover_nb.core.runtime.exchange.push_pull import Exchange, Exchanged, OfferSlab
     from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, SharedBlock
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dlrover_nb.core.runtime.exchange.requests import NO_SLAB, OfferSlab, SlabTaken
+from dlrover_nb.core.runtime.exchange.push_pull import NO_SLAB, OfferSlab, SlabTaken
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, SharedBlock, aligned
 from dlrover_nb.core.runtime.exchange.slab.bell import WorkersBell
 from dlrover_nb.core.runtime.exchange.slab.memory import HEAD_BYTES, Slab, make_slab

@@ -25,8 +25,8 @@ from dlrover_nb.core.commands.requests import Accept, Finish
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.manifests.parts import JOB_LABEL
-from dlrover_nb.core.manifests.rights import OPERATOR, USER, VIEWER
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
+from dlrover_nb.core.manifests.role_rules import OPERATOR, USER, VIEWER
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.summary import summarize
 

@@ -12,10 +12,10 @@ from support.waiting import until
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, JOB
 from dlrover_nb.core.manifests.objects import master_job, with_owner
-from dlrover_nb.core.manifests.parts import end_name
+from dlrover_nb.core.manifests.pod_parts import end_name
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 pytestmark = pytest.mark.kube
 

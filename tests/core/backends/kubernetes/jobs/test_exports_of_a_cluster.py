@@ -11,14 +11,14 @@ from support.jobs import builders
 from dlrover_nb.api.exports import export
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink
-from dlrover_nb.core.backends.kubernetes.operator.elastic import operator_version
+from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import operator_version
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.gathering import documents_in
 from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.manifests.kinds import DEPLOYMENT, ELASTIC_JOB, Kind
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

@@ -44,14 +44,14 @@ from dlrover_nb.core.manifests.kinds import (
     SERVICE_ACCOUNT,
 )
 from dlrover_nb.core.manifests.objects import companions, master_job
-from dlrover_nb.core.manifests.parts import JOB_LABEL, VIEW_NOTE, end_name, run_of, view_token
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, VIEW_NOTE, end_name, run_of, view_token
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import USER, VIEWER
+from dlrover_nb.core.manifests.role_rules import USER, VIEWER
 from dlrover_nb.core.structs.decisions.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 SPEC = JobSpec("clicks", owner="ann")

@@ -27,7 +27,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.access import (
     user_of,
 )
 from dlrover_nb.core.manifests.kinds import POD, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
-from dlrover_nb.core.manifests.rights import (
+from dlrover_nb.core.manifests.role_rules import (
     SEE_NODES,
     SHIPPED,
     USER,

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE, VERBS,
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.training.shards import FinishChoice, ShardAction, ShardChoice
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 JOB = PodJob(JobSpec("ads", owner="ada"), None, "0123abcd", "public", "secret-key", "the-token")
 VIEW, STEER, END = (access_token("the-token", right) for right in CallRight)

@@ -34,13 +34,7 @@ from dlrover_nb.core.client import handle
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link.calls import CALLS, AskSnapshot
 from dlrover_nb.core.commands.requests import Accept, Scale
-from dlrover_nb.core.driver.calls.service import (
-    ACCESS_HEADER,
-    CALL_PATH,
-    MOST_BYTES,
-    SERVER,
-    MasterService,
-)
+from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, CALL_PATH, MOST_BYTES, SERVER, MasterService
 from dlrover_nb.core.driver.past.finished_job import pack_snapshot
 from dlrover_nb.core.errors import (
     AwayError,
@@ -52,11 +46,11 @@ from dlrover_nb.core.errors import (
 )
 from dlrover_nb.core.manifests.kinds import POD
 from dlrover_nb.core.structs.decisions.call_rights import VERBS
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 from dlrover_nb.core.structs.views.summary import summarize
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 JOB = PodJob(JobSpec("quick-start"), None, "0123abcd", "public", "secret-key", "the-token")
 LABELS = {"dlrover-nb/job": "quick-start", "dlrover-nb/run": "0123abcd"}

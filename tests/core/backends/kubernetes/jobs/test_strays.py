@@ -18,13 +18,13 @@ from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import JOB, POD, SECRET
 from dlrover_nb.core.manifests.objects import master_job, with_owner
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, labels
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, MASTER_ROLE, labels
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
-from dlrover_nb.core.manifests.rights import USER
+from dlrover_nb.core.manifests.role_rules import USER
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

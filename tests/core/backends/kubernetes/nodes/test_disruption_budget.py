@@ -23,13 +23,13 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.backends.kubernetes.jobs.submission import create
 from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import LOWER_AFTER_S, DisruptionBudget
-from dlrover_nb.core.manifests.budget import budget
+from dlrover_nb.core.manifests.eviction_budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD, ROLE, ROLE_BINDING, Kind
 from dlrover_nb.core.manifests.objects import companions
-from dlrover_nb.core.manifests.parts import MASTER_ROLE, labels
-from dlrover_nb.core.manifests.rights import BUDGETS, USER, binding, role
+from dlrover_nb.core.manifests.pod_parts import MASTER_ROLE, labels
+from dlrover_nb.core.manifests.role_rules import BUDGETS, USER, binding, role
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

@@ -9,15 +9,15 @@ from support.cases import for_each
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation, Status, Unreachable
-from dlrover_nb.core.backends.kubernetes.nodes.external_logs import PodLogs, parse_line
+from dlrover_nb.core.backends.kubernetes.nodes.pod_logs import PodLogs, parse_line
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, MasterService
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.objects import companions
-from dlrover_nb.core.manifests.parts import report_token
+from dlrover_nb.core.manifests.pod_parts import report_token
 from dlrover_nb.core.manifests.pods import PodNode, node_pod
 from dlrover_nb.core.structs.job.external import StepsDone
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 SECRETS = ("the-secret-key", "the-access-token")
 TF = {
@@ -196,7 +196,7 @@ def test_no_line_is_lost_where_a_machines_clock_is_set_back(monkeypatch):
     times = ("01:00:01", "01:00:02", "00:00:03", "00:00:04", "01:00:01", "01:00:03")
     api = Cut([f"1970-01-01T{at}.5Z line {n}" for n, at in enumerate(times)], each=99)
     logs = PodLogs(api)
-    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.nodes.external_logs.PAUSE_S", 0)
+    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.nodes.pod_logs.PAUSE_S", 0)
     logs.begin({"worker-0": 3601 * 10**9})
     logs.see("worker-0", {"metadata": {"name": "a-worker-0"}, "status": {"phase": "Succeeded"}})
     logs._followed["worker-0"].join(LIMIT_S)
@@ -225,7 +225,7 @@ def test_lines_are_read_once_however_often_the_connection_breaks(monkeypatch):
     lines = [f"1970-01-01T00:00:0{1 + n // 4}.{n % 4}Z line {n}" for n in range(12)]
     api = Cut(lines, each=5)
     logs = PodLogs(api)
-    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.nodes.external_logs.PAUSE_S", 0)
+    monkeypatch.setattr("dlrover_nb.core.backends.kubernetes.nodes.pod_logs.PAUSE_S", 0)
     logs.begin({})
     document = {"metadata": {"name": "a-worker-0"}, "status": {"phase": "Running"}}
     logs.see("worker-0", document)

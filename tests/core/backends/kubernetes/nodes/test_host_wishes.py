@@ -17,8 +17,8 @@ from dlrover_nb.core.backends.kubernetes.nodes.host_wishes import HostWishes
 from dlrover_nb.core.backends.kubernetes.nodes.orders import Create, Delete
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.backends.kubernetes.room import capacity_informer
-from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, hosts_of
 from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Looked, hosts_of
 from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.manifests.kinds import NODE, POD, QUOTA
 from dlrover_nb.core.manifests.pods import PodNode, node_pod

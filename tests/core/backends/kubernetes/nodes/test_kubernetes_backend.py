@@ -20,7 +20,7 @@ from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, POD, QUOTA, SECRET
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,12 +11,12 @@ from dlrover_nb.core.backends.kubernetes.client import informer
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.backends.kubernetes.nodes import backend as module
-from dlrover_nb.core.backends.kubernetes.nodes import pod_reconciler, refusals
+from dlrover_nb.core.backends.kubernetes.nodes import missing_rights, pod_reconciler
 from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.manifests.kinds import LIMIT_RANGE, NODE, POD, ROLE_BINDING
-from dlrover_nb.core.manifests.rights import USER, binding, role
+from dlrover_nb.core.manifests.role_rules import USER, binding, role
 from dlrover_nb.core.structs.plan.capacity import Capacity
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
@@ -65,7 +65,7 @@ def test_wishes_while_the_api_server_is_away_come_true_when_it_is_back(control_p
 def test_who_may_not_make_pods_is_told_so_and_nothing_is_tried_for_ever(
     control_plane, namespace, monkeypatch
 ):
-    monkeypatch.setattr(refusals, "NEVER_RAN_S", 0.5)
+    monkeypatch.setattr(missing_rights, "NEVER_RAN_S", 0.5)
     alice = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.alice)
     backend = KubernetesBackend(JOB, Site(alice, None, "10.1.2.3:7070"))
     try:
@@ -90,8 +90,8 @@ def run_on_paper(control_plane, api, backend, node):
 
 
 def test_a_role_that_is_deleted_is_waited_for_while_a_node_runs(control_plane, api, monkeypatch):
-    monkeypatch.setattr(refusals, "NEVER_RAN_S", 0.1)
-    monkeypatch.setattr(refusals, "IDLE_S", 0.1)
+    monkeypatch.setattr(missing_rights, "NEVER_RAN_S", 0.1)
+    monkeypatch.setattr(missing_rights, "IDLE_S", 0.1)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
     monkeypatch.setattr(informer, "REFUSED_PAUSE_S", 0.5)
     grant(api, USER, "alice")
@@ -120,7 +120,7 @@ def test_a_role_that_is_deleted_is_waited_for_while_a_node_runs(control_plane, a
 
 @pytest.mark.release
 def test_a_job_of_which_nothing_runs_any_more_fails_with_the_missing_right(control_plane, api, monkeypatch):
-    monkeypatch.setattr(refusals, "IDLE_S", 0.5)
+    monkeypatch.setattr(missing_rights, "IDLE_S", 0.5)
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
     grant(api, USER, "alice")
     alice = connect_api(namespace=api.namespace, kubeconfig=control_plane.alice)

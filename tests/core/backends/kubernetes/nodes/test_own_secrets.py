@@ -25,12 +25,12 @@ from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.own_secrets import LOOK_EVERY_S, SOON_S, OwnSecrets
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.manifests.kinds import SECRET
-from dlrover_nb.core.manifests.rights import master_rights
+from dlrover_nb.core.manifests.role_rules import master_rights
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,12 +16,12 @@ from dlrover_nb.core.backends.kubernetes.nodes.backend import KubernetesBackend
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
 from dlrover_nb.core.driver.backend import NodeAllotted, ResizingBackend
 from dlrover_nb.core.manifests.pods import resources
-from dlrover_nb.core.manifests.rights import RESIZE, USER, master_rights
+from dlrover_nb.core.manifests.role_rules import RESIZE, USER, master_rights
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.backends.kubernetes.client.api import Api, NotThere, connect_api
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.backends.kubernetes.nodes.site import Site
-from dlrover_nb.core.backends.kubernetes.operator.elastic import Operator, operator_of, settled
+from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import Operator, operator_of, settled
 from dlrover_nb.core.backends.kubernetes.operator.operator_managed_pods import OperatorManagedPods
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json
@@ -31,7 +31,7 @@ from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import RolePlan
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 pytestmark = [pytest.mark.kube, pytest.mark.more]
 OPERATED = KubernetesSpec(operator="dlrover", env=("API_TOKEN=t",))

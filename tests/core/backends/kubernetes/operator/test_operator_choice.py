@@ -14,7 +14,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Operation,
     Status,
 )
-from dlrover_nb.core.backends.kubernetes.operator.elastic import (
+from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import (
     Operator,
     create,
     operator_of,
@@ -23,11 +23,11 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic import (
 )
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import CRD, ELASTIC_JOB, Kind
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.wire.pods import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc

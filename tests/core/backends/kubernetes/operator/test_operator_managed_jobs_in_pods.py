@@ -17,7 +17,7 @@ from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.jobfile import job_from
 from dlrover_nb.core.manifests.kinds import ELASTIC_JOB, JOB, POD, ROLE, SCALE_PLAN
-from dlrover_nb.core.manifests.parts import NODE_LABEL
+from dlrover_nb.core.manifests.pod_parts import NODE_LABEL
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 

@@ -12,13 +12,13 @@ from support.virtual_time import VirtualTime, as_shipped
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, Status
 from dlrover_nb.core.backends.kubernetes.room import kueue_reader
-from dlrover_nb.core.backends.kubernetes.room.capacity import Looked, Tenant, capacity_of, room_of
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Looked, Tenant, capacity_of, room_of
 from dlrover_nb.core.backends.kubernetes.room.kueue import MANAGED, UNREAD, QueueObjects, queue_of, quota_of
 from dlrover_nb.core.backends.kubernetes.room.kueue_reader import KueueReader
-from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, QUEUE_NAME
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import KUEUE, QUEUE_NAME
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.manifests.kinds import POD, Kind
-from dlrover_nb.core.manifests.rights import OF_KUEUE, USER, master_rights
+from dlrover_nb.core.manifests.role_rules import OF_KUEUE, USER, master_rights
 from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED, QueueQuota
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.capacity import check_fits

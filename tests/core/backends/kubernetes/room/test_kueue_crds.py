@@ -7,7 +7,7 @@ import yaml
 from suite.missing import shared
 from support.kubernetes.kueue_crds import KINDS
 
-from dlrover_nb.core.backends.kubernetes.room.queues import KUEUE, KUEUE_VERSIONS
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import KUEUE, KUEUE_VERSIONS
 
 COMMIT = "ff69552e"
 NAMES = {"v1beta1": {}, "v1beta2": {"cohort": "cohortName", "queueName": "queueName"}}

@@ -21,7 +21,7 @@ from dlrover_nb.core.master.shared.orders import (
 )
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class DiskWorld(World):
         if not node.writes or self.writes_nothing:
             return False
         save = node.writes[0]
-        written = checkpoint.write(Path(save.file), self.parts[node.id, save.checkpoint])
+        written = ps_checkpoint.write(Path(save.file), self.parts[node.id, save.checkpoint])
         super()._persist(node)
         saved, arrays = node.outbox[-1]
         node.outbox[-1] = replace(saved, sha256=written.sha256), arrays  # type: ignore[call-arg]
@@ -112,7 +112,7 @@ def whole(manifest: Manifest) -> bool:
     """Whether all parts of a checkpoint are there, unchanged."""
     try:
         for path, sha256 in manifest.files:
-            checkpoint.read(Path(path), sha256)
+            ps_checkpoint.read(Path(path), sha256)
     except CheckpointError:
         return False
     return True

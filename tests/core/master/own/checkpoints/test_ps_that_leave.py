@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.master.full_machine import FullMachines
 from support.master.master_world import World, features, in_place, plan, spec, trained_every_row
 
-from dlrover_nb.core.master.own.servers.placement import assign_buckets, carried_over, next_members
+from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Migration
@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PlanApplied
 from dlrover_nb.core.structs.views.snapshot import NodePhase
 from dlrover_nb.core.structs.wire import messages as m
-from dlrover_nb.core.structs.wire.pods import STATE
+from dlrover_nb.core.structs.wire.pod_contract import STATE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

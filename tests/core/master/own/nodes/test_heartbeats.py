@@ -23,7 +23,7 @@ from dlrover_nb.core.master.own.nodes.liveness import DISK_LIMIT_S, PLAN_LIMIT_S
 from dlrover_nb.core.master.own.state.state import RestorableCheckpoint, Stage
 from dlrover_nb.core.master.shared.orders import Emit, Send, StartNode, StopNode
 from dlrover_nb.core.models.score_sums import ScoreSums
-from dlrover_nb.core.runtime.checkpoints import checkpoint
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.exchange.wire import decode
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner
 from dlrover_nb.core.sharding.manifest import Manifest
@@ -247,7 +247,7 @@ def driver(monkeypatch):
     with Nodes(spec=DRIVEN) as nodes:
         empty = ParameterStore(HASHED, 0, 0).export()
         ids, table = np.arange(N_ROW), np.ones((N_ROW, empty.table.shape[1]), np.float32)
-        written = checkpoint.write(nodes.folder / "part", StorePart(ids, table, 0, empty.dense[:, :0]))
+        written = ps_checkpoint.write(nodes.folder / "part", StorePart(ids, table, 0, empty.dense[:, :0]))
         files = ((str(nodes.folder / "part"), written.sha256),)
         manifest = Manifest(1, 0.0, 1, even_bucket_owner(1), files, N_ROW, written.n_byte, None)
         driver = Driver(nodes, RestorableCheckpoint(manifest, (None,), is_on_disk=True))

@@ -7,7 +7,7 @@ from support.master.master_world import World, in_place, plan, spec, trained_eve
 from dlrover_nb.core.master.own.nodes.liveness import PLAN_LIMIT_S
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Admission
-from dlrover_nb.core.structs.plan.admission import HELD
+from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.views.events import PhaseChanged
 
 

@@ -10,9 +10,10 @@ from support.master.mitigation_world import mitigate
 
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.decisions.actions import AdjustRates, BackupWorkers
-from dlrover_nb.core.structs.job.job import JobPhase, Sync
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.training.resizing import Resize, Resized
+from dlrover_nb.core.structs.training.resize_messages import Resize, Resized
 from dlrover_nb.core.structs.training.shards import BatchChoice, ShardProgress
 from dlrover_nb.core.structs.wire import messages as m
 from dlrover_nb.core.structs.wire.copy_messages import Cut

@@ -24,8 +24,8 @@ from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.own.servers.load_placement import assign_by_load
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Send, StartNode, StopNode
+from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.models.score_sums import ScoreSums
-from dlrover_nb.core.models.table import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.store import ParameterStore

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, change_needs, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import PlanApplied, PlanFailed
-from dlrover_nb.core.structs.wire.pods import STATE, outlives_node
+from dlrover_nb.core.structs.wire.pod_contract import STATE, outlives_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

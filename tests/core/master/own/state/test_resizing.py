@@ -20,7 +20,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.training.resizing import Resize
+from dlrover_nb.core.structs.training.resize_messages import Resize
 from dlrover_nb.core.structs.views.events import NodeReported, PhaseChanged, PlanApplied, PlanFailed
 
 BEFORE = plan(2, 2)

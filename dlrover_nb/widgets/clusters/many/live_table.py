@@ -19,7 +19,7 @@ from dlrover_nb.widgets.theme import ATTENTION, BG, EDGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.widgets.clusters.many.columns import Row
+    from dlrover_nb.widgets.clusters.many.job_rows import Row
 
 _RIGHT = tuple(i for i, column in enumerate(LIVE) if column.is_number)
 _SLOT = "slot"

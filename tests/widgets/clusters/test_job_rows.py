@@ -8,15 +8,9 @@ from support.jobs.builders import HOSTILE, NOW_PLAN
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.summary import JobSummary
-from dlrover_nb.widgets.clusters.many import static, table
-from dlrover_nb.widgets.clusters.many.columns import (
-    N_ENDED,
-    JobReading,
-    JobsViewState,
-    columns,
-    drawn,
-)
+from dlrover_nb.widgets.clusters.many import live_table, static
 from dlrover_nb.widgets.clusters.many.grid import Grid
+from dlrover_nb.widgets.clusters.many.job_rows import N_ENDED, JobReading, JobsViewState, columns, drawn
 from dlrover_nb.widgets.rows.job_cells import Rank
 
 BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
@@ -113,7 +107,7 @@ def test_the_saved_view_shows_chart_numbers_and_table_and_escapes_names():
     assert "<svg" in bundle["text/html"]
     assert "simulated time" in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
-    assert "<script" not in table.html(columns(state(jobs)).rows)
+    assert "<script" not in live_table.html(columns(state(jobs)).rows)
 
 
 def test_without_jobs_the_view_says_how_to_start_one():

@@ -10,7 +10,7 @@ from support.dashboard.dashboards import ByName, Client, running
 from dlrover_nb.core.history.stores.credentials import CredentialStore
 from dlrover_nb.core.structs.decisions.people import AccessRole
 from dlrover_nb.dashboard.api_v1.handler import Api
-from dlrover_nb.dashboard.api_v1.limits import Buckets, Rate, Recent
+from dlrover_nb.dashboard.api_v1.rate_limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.api_v1.tokens import Limits, Tokens
 
 

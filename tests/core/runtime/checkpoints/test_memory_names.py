@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlrover_nb.core.runtime.checkpoints.keeper import FlashCheckpoint
-from dlrover_nb.core.runtime.checkpoints.names import MemoryClaim, free_memory, run_name, sweep_memory
+from dlrover_nb.core.runtime.checkpoints.memory_names import MemoryClaim, free_memory, run_name, sweep_memory
 
 FOLDER = Path("/jobs/a-run")
 
@@ -61,7 +61,7 @@ def test_the_last_claim_leaves_nothing_where_there_are_no_buffers(shm):
 def test_a_claim_ends_with_a_process_that_is_killed(shm, leave):
     left = leave()
     code = (
-        "import sys, pathlib; from dlrover_nb.core.runtime.checkpoints.names import MemoryClaim as c\n"
+        "import sys, pathlib; from dlrover_nb.core.runtime.checkpoints.memory_names import MemoryClaim as c\n"
         f"claim = c('a', {str(FOLDER)!r}, shm=pathlib.Path({str(shm)!r}))\n"
         "print('claimed', flush=True); sys.stdin.read()"
     )

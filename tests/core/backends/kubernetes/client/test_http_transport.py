@@ -21,7 +21,7 @@ from support.cases import for_each
 from support.kubernetes.kubeconfigs import SECRET, a_kubeconfig
 from support.waiting import until
 
-from dlrover_nb.core.backends.kubernetes.client import connection, login
+from dlrover_nb.core.backends.kubernetes.client import http_transport, login
 from dlrover_nb.core.backends.kubernetes.client.api import (
     Forbidden,
     Gone,
@@ -335,7 +335,9 @@ def test_nothing_secret_is_logged(server, caplog):
         api.proxy("p", 80, "/b", SECRET.encode(), {"X-Dlrover-Access": SECRET})
     assert "/proxy/b" in caplog.text, "urllib3 logs what it asks"
     assert SECRET not in caplog.text + repr(caught.value)
-    request = connection.Request("GET", "/", caught.value.operation, (), SECRET.encode(), (("X", SECRET),))
+    request = http_transport.Request(
+        "GET", "/", caught.value.operation, (), SECRET.encode(), (("X", SECRET),)
+    )
     assert SECRET not in repr(request)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.views.past import FitSummary, TermKnowledge
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView, PlanMark
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets.blocks import Tone
 from dlrover_nb.widgets.jobs.plans import state_words
-from dlrover_nb.widgets.jobs.review import (
+from dlrover_nb.widgets.jobs.review_card import (
     LOCK_S,
     Answer,
     Link,

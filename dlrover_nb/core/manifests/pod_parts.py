@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.podspec import closed_container, closed_pod, source_of, toleration
 from dlrover_nb.core.structs.decisions.call_rights import CallRight, access_token
 from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE, DLROVER, STATE
-from dlrover_nb.core.structs.wire.pods import (
+from dlrover_nb.core.structs.wire.pod_contract import (
     CODE_FOLDER,
     JOB_FOLDER,
     MACHINE_VAR,

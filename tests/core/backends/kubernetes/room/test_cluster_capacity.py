@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.kubernetes.machines import ME, mine, node, pod, shapes
 
-from dlrover_nb.core.backends.kubernetes.room.capacity import (
+from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import (
     Looked,
     Tenant,
     capacity_of,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.driver.loop.parts import Parts
-    from dlrover_nb.core.structs.decisions.questions import Explanation, LogLine, Weighed
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan

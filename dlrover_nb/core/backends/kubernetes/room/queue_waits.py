@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError
 from dlrover_nb.core.manifests.kinds import POD, Kind
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.cluster.waits import QueueWait
 
 if TYPE_CHECKING:

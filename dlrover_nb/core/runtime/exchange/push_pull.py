@@ -36,7 +36,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.job.packing import Encryption, Precision
+from dlrover_nb.core.structs.job.exchange_spec import Encryption, Precision
 
 NO_SLAB = -1
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.cases import for_each
 
-from dlrover_nb.core.controller.plans.proposals import TRANSITIONS, is_closed, move
+from dlrover_nb.core.controller.plans.proposal_states import TRANSITIONS, is_closed, move
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
 from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalKind, ProposalStatus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.planner.deadline import chances
+from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.completion import end_cost
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.plan.budget import PlanBudget

@@ -5,7 +5,7 @@ from support.jobs import builders as b
 
 from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.past.report import report_html, write_report
+from dlrover_nb.widgets.past.html_report import report_html, write_report
 
 
 def test_report_is_one_file_that_asks_for_nothing(tmp_path):

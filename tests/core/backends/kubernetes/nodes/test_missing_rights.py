@@ -13,7 +13,13 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Unauthorized,
     error_of,
 )
-from dlrover_nb.core.backends.kubernetes.nodes.refusals import IDLE_S, NEVER_RAN_S, RECENT_S, Refusals, needed
+from dlrover_nb.core.backends.kubernetes.nodes.missing_rights import (
+    IDLE_S,
+    NEVER_RAN_S,
+    RECENT_S,
+    Refusals,
+    needed,
+)
 from dlrover_nb.core.manifests.kinds import JOB, POD
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec

@@ -14,7 +14,7 @@ from support.cases import for_each
 from support.plans.restarted_controller import Twins, difference, restarted
 from test_state_machine import JobLife
 
-from dlrover_nb.core.controller import snapshot
+from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
@@ -72,7 +72,7 @@ def test_a_job_that_trained_for_long_goes_on_as_before(make_job, mode):
 
 
 def _fields(controller):
-    every = snapshot.parts(controller)
+    every = state_bytes.parts(controller)
     links = {id(part) for part in every.values()} | {id(each) for each in controller.dependencies}
     return [
         (part, name)
@@ -88,19 +88,19 @@ def test_every_field_of_every_part_is_in_the_snapshot(job):
     job.train(30)
     assert len(_fields(job.controller)) > 40
     for part, name in _fields(job.controller):
-        owner = snapshot.parts(job.controller)[part]
+        owner = state_bytes.parts(job.controller)[part]
         before = getattr(owner, name)
         is_job = name == "job"
         mark = replace(before, why="changed") if is_job else ("changed", part, name)
         setattr(owner, name, mark)
-        assert getattr(snapshot.parts(restarted(job.controller))[part], name) == mark, (part, name)
+        assert getattr(state_bytes.parts(restarted(job.controller))[part], name) == mark, (part, name)
         setattr(owner, name, before)
 
 
 def test_a_field_that_cannot_be_kept_is_an_error_with_its_type(job):
     job.controller._story.reader = open  # as a later release might
     with pytest.raises(WireError, match="builtin_function_or_method cannot be kept over a restart"):
-        snapshot.pack(job.controller)
+        state_bytes.pack(job.controller)
 
 
 def test_a_snapshot_of_an_older_release_lacks_fields_and_has_others(job):
@@ -169,7 +169,7 @@ def test_what_is_made_again_may_have_moved_too():
 
 
 def test_a_damaged_state_is_refused(job):
-    submitted, state = snapshot.pack(job.controller)
+    submitted, state = state_bytes.pack(job.controller)
     for damaged in (b"", state[:-7], b"\xc1" + state, b"\x92\x90\x01"):
         with pytest.raises(WireError):
-            snapshot.unpack(submitted, damaged)
+            state_bytes.unpack(submitted, damaged)

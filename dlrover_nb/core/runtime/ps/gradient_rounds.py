@@ -18,7 +18,7 @@ from dlrover_nb.core.runtime.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.requests import FinishedRound
+    from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound
     from dlrover_nb.core.runtime.store import ParameterStore
 
     Floats = NDArray[np.float32]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.warmstart.prior import combine
+from dlrover_nb.core.warmstart.pooled_prior import combine
 from dlrover_nb.core.warmstart.rounding import numbers_of, plan_of
 from dlrover_nb.core.warmstart.similarity import WEIGHTS, differences, features, log_numbers, similarities
 from dlrover_nb.core.warmstart.smoothing import Relatives, exponential, interpolate
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.past import FitSummary, JobTraits, PastJob
+    from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob
     from dlrover_nb.core.warmstart.rounding import Into
 
     Array = NDArray[np.float64]

@@ -19,7 +19,7 @@ from dlrover_nb.core.backends.kubernetes.operator.elastic_desired import elastic
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.export.documents.own_elasticjob import MASTER, NEEDS
 from dlrover_nb.core.manifests.kinds import CRD, DEPLOYMENT, ELASTIC_JOB, SCALE_PLAN
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.kubernetes import AUTO, DLROVER, NONE
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 _OPERATOR_IMAGE = re.compile(r"elasticjob-controller|dlrover")
 _RELEASE = re.compile(r":\D*(\d+)\.(\d+)\.(\d+)[^/]*$")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Unauthorized
-from dlrover_nb.core.manifests.parts import master_name
+from dlrover_nb.core.manifests.pod_parts import master_name
 
 if TYPE_CHECKING:
     from dlrover_nb.core.errors import BackendError

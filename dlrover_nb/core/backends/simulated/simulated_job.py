@@ -9,7 +9,7 @@ from dlrover_nb.core.driver.loop import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.structs.decisions.decisions import Decision, version_of
-from dlrover_nb.core.structs.decisions.questions import LogLine
+from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.offers import NoOffer
 from dlrover_nb.core.structs.views.events import (
@@ -21,7 +21,7 @@ from dlrover_nb.core.structs.views.events import (
     Remember,
     Scale,
 )
-from dlrover_nb.core.structs.views.past import FitSummary, PastJob
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, PastJob
 from dlrover_nb.core.structs.views.summary import JobSummary, holding, left_s, outlook_of, share_done
 from dlrover_nb.core.telemetry import JobTelemetry
 

@@ -9,9 +9,9 @@ from support.cases import for_each
 
 from dlrover_nb.core.backends.kubernetes.client.api import Forbidden, Listing
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Operation, Status
-from dlrover_nb.core.backends.kubernetes.room.queues import POD_GROUP, UNREAD, WORKLOADS, queue_waits
+from dlrover_nb.core.backends.kubernetes.room.queue_waits import POD_GROUP, UNREAD, WORKLOADS, queue_waits
 from dlrover_nb.core.manifests.kinds import POD
-from dlrover_nb.core.manifests.parts import JOB_LABEL
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.cluster.waits import QueueWait
 
 

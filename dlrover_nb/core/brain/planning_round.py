@@ -25,9 +25,9 @@ from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.planner.availability.waiting import free_of, needs_of
 from dlrover_nb.core.structs.cluster.waits import Holder
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.admission import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
+from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.views.brain import BrainRound, Holding, JobShare, QueuedJob
 
 if TYPE_CHECKING:

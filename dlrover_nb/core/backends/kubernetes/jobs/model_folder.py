@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.manifests.kinds import SECRET
-from dlrover_nb.core.manifests.parts import code_name, has_code
+from dlrover_nb.core.manifests.pod_parts import code_name, has_code
 from dlrover_nb.core.rundir.bundle import lay_out
 from dlrover_nb.core.rundir.job_file import JobFile, write_job
 from dlrover_nb.core.runtime.pod.staging import receive
-from dlrover_nb.core.structs.wire.pods import keeps_checkpoints, run_name, storage_advice
+from dlrover_nb.core.structs.wire.pod_contract import keeps_checkpoints, run_name, storage_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.rundir.bundle import CheckpointBundle
-    from dlrover_nb.core.structs.wire.pods import PodJob
+    from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 
 def make_run_folder(api: Api, job: PodJob, into: Path, ask: Callable[[], CheckpointBundle]) -> Path:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.requests import FinishedRound
-from dlrover_nb.core.runtime.ps.rounds import Rounds
+from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound
+from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 
 WIDTH, N_DENSE, N_ROW = 3, 4, 12
 BATCHES = st.lists(

@@ -11,8 +11,8 @@ import pytest
 from support.cases import for_each
 
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, checkpoint, files
-from dlrover_nb.core.runtime.checkpoints.names import SHM
+from dlrover_nb.core.runtime.checkpoints import FlashCheckpoint, image_files, ps_checkpoint
+from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart, even_bucket_owner, owned_buckets
 from dlrover_nb.core.structs.job.job import ModelSpec
 from dlrover_nb.core.structs.training.checkpoints import PartSource
@@ -41,57 +41,57 @@ def assert_equal(a, b):
 
 @pytest.mark.parametrize(("n", "n_dense"), [(0, 0), (0, 3), (7, 0), (1000, 50)])
 def test_read_returns_what_was_written(tmp_path, n, n_dense):
-    written = checkpoint.write(tmp_path / "deep" / "a", part(n, n_dense))
+    written = ps_checkpoint.write(tmp_path / "deep" / "a", part(n, n_dense))
     assert written.n_byte == (tmp_path / "deep" / "a").stat().st_size
-    assert_equal(checkpoint.read(tmp_path / "deep" / "a", written.sha256), part(n, n_dense))
+    assert_equal(ps_checkpoint.read(tmp_path / "deep" / "a", written.sha256), part(n, n_dense))
     assert names(tmp_path / "deep") == ["a"]
 
 
 def test_the_caller_is_called_between_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_WRITE_BYTES", 256)
+    monkeypatch.setattr(image_files, "_WRITE_BYTES", 256)
     calls = []
-    written = checkpoint.write(tmp_path / "a", part(), between=lambda: calls.append(1))
+    written = ps_checkpoint.write(tmp_path / "a", part(), between=lambda: calls.append(1))
     assert len(calls) > written.n_byte // 256
-    assert_equal(checkpoint.read(tmp_path / "a", written.sha256), part())
+    assert_equal(ps_checkpoint.read(tmp_path / "a", written.sha256), part())
 
 
 @for_each("at", [0, 9, 40, 3000, -1])
 def test_one_flipped_byte_is_noticed(tmp_path, at):
     path = tmp_path / "a"
-    written = checkpoint.write(path, part())
+    written = ps_checkpoint.write(path, part())
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match="damaged"):
-        checkpoint.read(path, written.sha256)
+        ps_checkpoint.read(path, written.sha256)
 
 
 @for_each("keep", [0, 5, 11, 50, 2000])
 def test_a_truncated_file_is_refused_even_under_its_own_checksum(tmp_path, keep):
     path = tmp_path / "a"
-    checkpoint.write(path, part())
+    ps_checkpoint.write(path, part())
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(CheckpointError):
-        checkpoint.read(path, hashlib.sha256(path.read_bytes()).hexdigest())
+        ps_checkpoint.read(path, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path):
     with pytest.raises(CheckpointError, match="No such file"):
-        checkpoint.read(tmp_path / "none", "0" * 64)
+        ps_checkpoint.read(tmp_path / "none", "0" * 64)
 
 
 def test_a_full_disk_leaves_the_last_good_file(tmp_path, monkeypatch):
     path = tmp_path / "a"
-    good = checkpoint.write(path, part(seed=1))
+    good = ps_checkpoint.write(path, part(seed=1))
 
     def full(_handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CheckpointError, match=r"No space left.*unchanged"):
-        checkpoint.write(path, part(seed=2))
+        ps_checkpoint.write(path, part(seed=2))
     assert names(tmp_path) == ["a"]
-    assert_equal(checkpoint.read(path, good.sha256), part(seed=1))
+    assert_equal(ps_checkpoint.read(path, good.sha256), part(seed=1))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -99,7 +99,7 @@ def test_a_really_full_device_is_a_clear_error(tmp_path):
     name = f".a.{os.getpid()}.tmp"
     (tmp_path / name).symlink_to("/dev/full")
     with pytest.raises(CheckpointError, match="No space left"):
-        checkpoint.write(tmp_path / "a", part())
+        ps_checkpoint.write(tmp_path / "a", part())
     assert names(tmp_path) == []
 
 
@@ -116,9 +116,9 @@ class Saved:
             rng = np.random.default_rng(index)
             dense = rng.random((2, 10), np.float32)
             saved = StorePart(ids, rng.random((len(ids), 8), np.float32), 10 * index, dense)
-            written = checkpoint.write(folder / f"{index}.part", saved)
+            written = ps_checkpoint.write(folder / f"{index}.part", saved)
             flash = FlashCheckpoint("test", folder, f"ps-{index}")
-            image = checkpoint.image_of(saved)
+            image = ps_checkpoint.image_of(saved)
             memory = flash.copy(1, image.header, image.arrays)
             self.parts.append(saved)
             self.flashes.append(flash)
@@ -132,7 +132,7 @@ class Saved:
             made.append(ParameterStore(MODEL, 1000, 20))
             return made[-1]
 
-        filled = checkpoint.fill(new_store, sources, np.ones(256, np.bool_))
+        filled = ps_checkpoint.fill(new_store, sources, np.ones(256, np.bool_))
         assert filled.store is made[-1]
         return filled
 
@@ -201,8 +201,8 @@ def test_a_part_that_is_nowhere_is_one_clear_line(saved):
 
 
 def test_a_file_of_other_arrays_is_refused(saved, tmp_path):
-    image = checkpoint.Image({}, {"ids": np.arange(3)})
-    written = files.write_url(str(tmp_path / "other"), checkpoint.Layout(image).chunks())
+    image = ps_checkpoint.Image({}, {"ids": np.arange(3)})
+    written = image_files.write_url(str(tmp_path / "other"), ps_checkpoint.Layout(image).chunks())
     with pytest.raises(CheckpointError, match="expected a checkpoint with the arrays"):
         saved.fill([PartSource(str(tmp_path / "other"), written.sha256)])
 
@@ -214,24 +214,24 @@ def test_a_part_that_repeats_a_row_far_behind_is_refused(saved, tmp_path):
     ids = np.arange(APART)
     ids[-1] = 7
     twice = StorePart(ids, np.zeros((APART, 8), np.float32), 0, np.zeros((2, 20), np.float32))
-    written = checkpoint.write(tmp_path / "twice", twice)
+    written = ps_checkpoint.write(tmp_path / "twice", twice)
     source = PartSource(str(tmp_path / "twice"), written.sha256)
     with pytest.raises(CheckpointError, match="got 7 more than once; use an earlier checkpoint"):
-        checkpoint.fill(lambda: ParameterStore(MODEL, APART, 20), [source], np.ones(256, np.bool_))
+        ps_checkpoint.fill(lambda: ParameterStore(MODEL, APART, 20), [source], np.ones(256, np.bool_))
 
 
 def test_a_row_that_two_parts_hold_is_refused(saved):
     row = saved.parts[0].ids[3]
     saved.parts[1].ids[5] = row
     url = saved.sources[1].url
-    saved.sources[1] = PartSource(url, checkpoint.write(Path(url), saved.parts[1]).sha256)
+    saved.sources[1] = PartSource(url, ps_checkpoint.write(Path(url), saved.parts[1]).sha256)
     with pytest.raises(CheckpointError, match=f"got {row} more than once; use an earlier checkpoint"):
         saved.fill(saved.sources)
 
 
 def test_where_a_copy_in_memory_repeats_a_row_its_file_is_read(saved):
     row, other = saved.parts[0].ids[3], saved.parts[1]
-    image = checkpoint.image_of(replace(other, ids=np.where(other.ids == other.ids[5], row, other.ids)))
+    image = ps_checkpoint.image_of(replace(other, ids=np.where(other.ids == other.ids[5], row, other.ids)))
     memory = saved.flashes[1].copy(2, image.header, image.arrays)
     filled = saved.fill([saved.sources[0], replace(saved.sources[1], memory=memory)])
     assert filled.n_from_memory == 1

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.manifests.parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, RUN_LABEL, budget_name, labels
+from dlrover_nb.core.manifests.pod_parts import (
+    JOB_LABEL,
+    MASTER_ROLE,
+    ROLE_LABEL,
+    RUN_LABEL,
+    budget_name,
+    labels,
+)
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.perf import solve
+from dlrover_nb.core.perf import coefficients
 from dlrover_nb.core.perf.smooth import refit
 from dlrover_nb.core.perf.terms import TERMS
 from dlrover_nb.core.structs.views.fit import Coefficient, FitReport, FormWeight
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.perf.evidence import Evidence
+    from dlrover_nb.core.perf.fit_input import Windows
     from dlrover_nb.core.perf.forms import Family, FittedForm
     from dlrover_nb.core.perf.smooth import Smooth
-    from dlrover_nb.core.perf.windows import Windows
 
     Array = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def identified_terms(forms: Sequence[FittedForm], error: Array) -> NDArray[np.bo
     """Return which of `TERMS` the data determines: known in the forms that have it, by their weight."""
     sure_weight, present = np.zeros(len(TERMS)), np.zeros(len(TERMS))
     for form in forms:
-        sure = solve.share_errors(form.solved, error) < IDENTIFIED_SD
+        sure = coefficients.share_errors(form.solved, error) < IDENTIFIED_SD
         sure_weight[form.form.index] += form.weight * sure
         present[form.form.index] += form.weight
     return np.asarray(sure_weight > present / 2)
@@ -144,8 +144,8 @@ def _latest_error(fit: Fitted) -> float | None:
 
 def _without(form: FittedForm, out: NDArray[np.bool_]) -> Array:
     """Return predicted minus measured log T_iter of all configurations, fitted without some."""
-    shares = solve.shares_without(form.solved, out)
-    return np.log(np.maximum(form.solved.rows @ shares, solve.TINY))
+    shares = coefficients.shares_without(form.solved, out)
+    return np.log(np.maximum(form.solved.rows @ shares, coefficients.TINY))
 
 
 def _note(fit: Fitted) -> str:
