@@ -14,6 +14,10 @@ A job takes `--hours` on the oracle's plan. DLRover is the product's own control
 
     python benchmarks/policies.py --shared ../shared [--jobs 8 --hours 4 --objectives speed value]
 
+All of it takes hours. `--parts` and `--kinds` choose: what DLRover does alone on measured tables, under three
+noises and beside other work, is `--parts noise hosts --kinds tables --objectives speed --no-day
+--noises .05 .15 .3`.
+
 All figures are of the objective `speed`; those of `value`, whose plans should cost less, end in `_value`.
 
 Beside it, DLRover alone under several noises and seeds, begun small and on the best plan: time and core
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.settings import ControllerSettings
 
+PARTS = ("compared", "noise", "drift", "hosts")
 DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that the oracle would take
 
 
@@ -224,6 +229,8 @@ def main() -> None:
         nargs="*",
         default=[Objective.SPEED, Objective.VALUE],
     )
+    parser.add_argument("--parts", choices=PARTS, nargs="*", default=PARTS)
+    parser.add_argument("--kinds", choices=KINDS, nargs="*", default=KINDS, help="of jobs")
     parser.add_argument("--no-day", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.02, help="of windows and of nodes, in log speed")
@@ -237,6 +244,7 @@ def main() -> None:
     cases += terms_cases(options.jobs // 2, options.hours, contention=True)
     tables = options.shared / "data" / "dl2_ps_speed" / "ps_worker_speed.csv"
     cases += table_cases(tables, options.hours)
+    cases = [case for case in cases if case.kind in options.kinds]
     line: dict[str, object] = {"benchmark": "policies", "hours": options.hours, "min_gain": options.min_gain}
     line |= {"noise": options.noise, "seed": options.seed, "seeds": options.seeds}
     for objective in options.objectives:
@@ -254,18 +262,26 @@ def figures(
     cases: list[Case], settings: ControllerSettings, options: argparse.Namespace
 ) -> dict[str, object]:
     """Return all figures of the jobs: beside other policies, and of DLRover alone under noise and drift."""
-    pairs = []
-    for case in cases:
-        pairs.append(
-            (case, compare(case, settings, options.users, options.past, options.seed, options.noise))
-        )
-        show(*pairs[-1])
-    line = compared(pairs)
-    for noise in options.noises:
+    line: dict[str, object] = {}
+    if "compared" in options.parts:
+        line |= compared([beside_policies(case, settings, options) for case in cases])
+    for noise in options.noises if "noise" in options.parts else ():
         line |= under_noise(cases, settings, noise, options.seeds)
-    drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
-    line |= alone(drifted, settings, options.noise, options.seeds, "_drift")
-    return line | beside_others(cases, settings, options.noise, options.seeds)
+    if "drift" in options.parts:
+        drifted = [drifting(case, DRIFT, DRIFTS_AT * options.hours * 3600) for case in cases]
+        line |= alone(drifted, settings, options.noise, options.seeds, "_drift")
+    if "hosts" in options.parts:
+        line |= beside_others(cases, settings, options.noise, options.seeds)
+    return line
+
+
+def beside_policies(
+    case: Case, settings: ControllerSettings, options: argparse.Namespace
+) -> tuple[Case, dict[str, list[Run]]]:
+    """Run a job under each policy, and print how it went."""
+    runs = compare(case, settings, options.users, options.past, options.seed, options.noise)
+    show(case, runs)
+    return case, runs
 
 
 def compared(pairs: list[tuple[Case, dict[str, list[Run]]]]) -> dict[str, object]:

@@ -159,7 +159,7 @@ def _describe(
 
 
 def _parameter(field: FieldInfo) -> Parameter:
-    """Return a field as a parameter; an agent must give a reason, for whoever decides."""
+    """Return a field as a parameter; an agent must give a reason, for the person who decides."""
     default = Parameter.empty if field.default is NODEFAULT or field.name == "why" else field.default
     if field.name == "why":
         return Parameter("why", Parameter.KEYWORD_ONLY, annotation=Reason)

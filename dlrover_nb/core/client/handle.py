@@ -2,7 +2,7 @@
 
 Every front end uses `JobHandle`. It depends on no backend: it calls the job's master through a
 `core.client.link.protocols.MasterLink`. Each command goes through a `CommandService`, which knows who asks: a
-handle is somebody's, and `asked_by` makes another person's of it.
+handle belongs to one person, and `asked_by` makes another person's of it.
 """
 
 from __future__ import annotations

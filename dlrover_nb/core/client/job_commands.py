@@ -83,7 +83,8 @@ class JobCommands:
     def ask(self, request: Request, *, version: str = "", key: str = "", run: str = "") -> Decision | None:
         """Ask for something; return the decision made, if it is one.
 
-        A person who may not do something learns that alone, and not that it could not be done now.
+        A person who may not do something learns that alone, and not that it could not be done now. One who
+        sends a request again is told what became of the first one, also where it could not be done any more.
 
         Parameters
         ----------
@@ -106,9 +107,8 @@ class JobCommands:
         try:
             now = self._alive()
             command = request.command(self.name, now, version=version, key=key)
-        except DlroverError:
-            self._commands.check(outline, self._asker, self.facts(outline))
-            raise
+        except DlroverError as error:
+            return self._commands.refuse(outline, self._asker, self.facts(outline), error, again=self._again)
         return self.run(replace(command, run=run), now)
 
     def decide(self, request: Decides, *, version: str = "") -> Decision:

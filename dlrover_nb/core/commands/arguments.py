@@ -25,21 +25,21 @@ def number_type(field: FieldInfo) -> type:
     return number
 
 
-def metas(field: FieldInfo) -> tuple[Meta, ...]:
-    """Return what is declared of a field, the innermost first."""
-    inner, _ = _without_null(field.type)
-    return tuple(each for each in get_args(inner)[1:] if isinstance(each, Meta))
-
-
 def description(field: FieldInfo) -> str:
     """Return what a field means."""
-    return next((meta.description for meta in reversed(metas(field)) if meta.description), "")
+    return next((meta.description for meta in reversed(_metas(field)) if meta.description), "")
 
 
 def extra(field: FieldInfo, name: str) -> str:
     """Return the metavar or the flag of a field; empty: it has none."""
-    words = (meta.extra.get(name, "") for meta in reversed(metas(field)) if meta.extra)
+    words = (meta.extra.get(name, "") for meta in reversed(_metas(field)) if meta.extra)
     return str(next(words, ""))
+
+
+def _metas(field: FieldInfo) -> tuple[Meta, ...]:
+    """Return what is declared of a field, the innermost first."""
+    inner, _ = _without_null(field.type)
+    return tuple(each for each in get_args(inner)[1:] if isinstance(each, Meta))
 
 
 def _without_null(type_: Any) -> tuple[Any, bool]:  # noqa: ANN401 - types of `typing` have no common type

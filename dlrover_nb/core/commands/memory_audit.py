@@ -29,11 +29,15 @@ class MemoryAudit:
     def claim(self, row: AuditRow) -> AuditRow | None:
         """Add the first row of a command; where its key is taken, return the newest row with it instead."""
         with self._lock:
-            for each in reversed(self._rows):
-                if row.key and each.row.key == row.key:
-                    return each.row
+            if row.key and (earlier := self._newest_with(row.key)) is not None:
+                return earlier
             self._append(row)
             return None
+
+    def find(self, key: str) -> AuditRow | None:
+        """Return the newest row with the key of a command, if there is one."""
+        with self._lock:
+            return self._newest_with(key)
 
     def rows(
         self, *, after: int = 0, job: str | None = None, since_s: float | None = None
@@ -57,6 +61,9 @@ class MemoryAudit:
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last row."""
         return (self._rows[-1].seq, self._rows[-1].hash) if self._rows else (0, START)
+
+    def _newest_with(self, key: str) -> AuditRow | None:
+        return next((each.row for each in reversed(self._rows) if each.row.key == key), None)
 
     def _append(self, row: AuditRow) -> ChainedRow:
         seq, before = self.head()

@@ -57,6 +57,10 @@ class AuditLog(Protocol):
         """Add the first row of a command; where its key is taken, return the newest row with it instead."""
         ...
 
+    def find(self, key: str) -> AuditRow | None:
+        """Return the newest row with the key of a command, if there is one."""
+        ...
+
 
 class Requests(Protocol):
     """Commands that wait for a second person."""
@@ -149,9 +153,30 @@ class CommandService:
             raise self._waits(command, asker, facts, rule)
         return self._audited(command, asker, facts, carry_out, again=again)
 
-    def check(self, command: Command, asker: Asker, facts: CommandFacts) -> None:
-        """Refuse what the person's role does not include, and write it down; `NotAllowedError`."""
+    def refuse(
+        self,
+        command: Command,
+        asker: Asker,
+        facts: CommandFacts,
+        error: DlroverError,
+        *,
+        again: Callable[[str], T],
+    ) -> T:
+        """Answer a command that cannot be carried out now: as the first of its key was, if there was one.
+
+        The key of one that never could be is not used up: it may come again with that key once it is mended.
+
+        Raises
+        ------
+        NotAllowedError
+            When the person's role does not include it.
+        DlroverError
+            `error`, which says why it cannot be carried out.
+        """
         self._check(command, asker, facts)
+        if (before := self._find(command.key)) is None:
+            raise error
+        return _as_before(before, asker, command, again)
 
     def request(self, name: str, asker: Asker, facts: CommandFacts) -> SecondRequest:
         """Return an open request that this person may approve.
@@ -317,6 +342,13 @@ class CommandService:
             logger.warning("%s of job %s is not in the audit: %s", row.action, row.job, error)
             return None
 
+    def _find(self, key: str) -> AuditRow | None:
+        try:
+            return self._audit().find(key) if key else None
+        except DlroverError as error:
+            logger.warning("the audit does not say whether a command of this key came before: %s", error)
+            return None
+
     def _note(self, row: AuditRow) -> None:
         """Write a row about something that is over: no error of the audit can undo it."""
         try:
@@ -353,7 +385,7 @@ def answer_of(done: object) -> str:
 
 def _waiting(command: Command, request: str) -> SecondPersonError:
     return SecondPersonError(
-        f"{command.words} of job {command.job} waits as {request}; somebody else with the role for it must "
+        f"{command.words} of job {command.job} waits as {request}; another person with the role for it must "
         "approve it"
     )
 

@@ -313,7 +313,7 @@ def _second_person(
     """Return what this person can do about a request, and the buttons for it."""
     is_first = visit.person.name == request.first
     if is_first and visit.team.commands.why_not_approve(request, visit.person.name):
-        text = "You asked for this, so somebody else must approve it. You can take it back."
+        text = "You asked for this, so another person must approve it. You can take it back."
         return Paragraph(text, Tone.HINT), ((REFUSE, "Take back"),)
     if refusal := visit.team.refusal(visit.person, request.command.action, key, owner=owner):
         return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), ()

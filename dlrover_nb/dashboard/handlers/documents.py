@@ -111,7 +111,7 @@ def _check_is_of(handler: Any, person: Person) -> None:  # noqa: ANN401 - of bok
     if not is_ours:
         raise HTTPError(403, "a websocket with a token that is not of this server")
     if get_token_payload(token).get(_PERSON) != to_json(person).decode():
-        raise HTTPError(403, "%s asks for the document of somebody else", person.name)
+        raise HTTPError(403, "%s asks for the document of another person", person.name)
 
 
 def _end(handler: Any) -> None:  # noqa: ANN401 - of bokeh, without types

@@ -6,7 +6,6 @@ person saw, so that it is refused where the job has changed meanwhile.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from dlrover_nb.core.planner.availability.waiting import (
 )
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.commands import Action
-from dlrover_nb.dashboard.forms.markup import size_values
+from dlrover_nb.dashboard.forms.markup import seen_fields, size_values
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.asked_jobs import (
     ask_all,
@@ -163,16 +162,7 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
         return _Fit((words, "It runs already."))
     if not visit.team.may(visit.person, Action.SCALE, visit.cluster, owner=spec.owner):
         return _Fit((words, "To scale the job to it needs the role operator."))
-    fields = {
-        "csrf": visit.csrf,
-        "cluster": visit.cluster,
-        "job": spec.name,
-        "action": str(Action.SCALE),
-        "version": snapshot.version,
-        "key": uuid.uuid4().hex,
-        "back": "waiting",
-        **size_values(plan),
-    }
+    fields = seen_fields(visit, snapshot, back="waiting") | {"action": str(Action.SCALE)} | size_values(plan)
     return _Fit((words,), fields, f"Scale {spec.name} to {plan.short}")
 
 

@@ -16,6 +16,7 @@ from support.jobs import builders as b
 from dlrover_nb.core.commands.requests import SIZES
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.forms.flash import take_flash
 
 HOSTILE = "<script>alert('x')</script>"
@@ -72,6 +73,17 @@ def test_a_form_that_is_sent_twice_is_carried_out_once(server, team, master):
     first = send(server, OPERATOR, action="accept", proposal="p2", key="k1")
     again = send(server, OPERATOR, action="accept", proposal="p2", key="k1")
     assert told(team, OPERATOR, first) == told(team, OPERATOR, again)
+    assert len(master.asked) == 1
+
+
+def test_a_form_that_is_sent_again_after_the_job_ended_is_told_its_first_answer(server, team, master):
+    first = send(server, OPERATOR, action="accept", proposal="p2", key="k1")
+    master.state = replace(master.state, phase=JobPhase.SUCCEEDED)
+    again = send(server, OPERATOR, action="accept", proposal="p2", key="k1")
+    assert told(team, OPERATOR, first) == told(team, OPERATOR, again)
+    late = send(server, OPERATOR, action="accept", proposal="p2", key="k2")
+    assert "has succeeded" in told(team, OPERATOR, late)
+    assert stages(team)[-1] == ("otto", Action.ACCEPT, Stage.DONE), "nothing of what came too late"
     assert len(master.asked) == 1
 
 

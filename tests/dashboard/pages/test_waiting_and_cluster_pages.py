@@ -92,7 +92,8 @@ def test_the_button_asks_for_the_plan_with_what_the_person_saw(address, team, co
     assert len(given["key"]) == 32
     wanted = {"cluster": "sim", "job": "waiter", "action": "scale", "back": "waiting"}
     assert {name: given[name] for name in wanted} == wanted
-    assert given["version"] == core.job("waiter").snapshot().version
+    seen = core.job("waiter").snapshot()
+    assert (given["version"], given["run"]) == (seen.version, seen.run)
     plan = ResourcePlan(
         RolePlan(int(given["workers"]), float(given["worker_cpu"]), int(given["worker_memory_mib"])),
         RolePlan(int(given["ps"]), float(given["ps_cpu"]), int(given["ps_memory_mib"])),

@@ -62,6 +62,16 @@ class AuditConformance:
         assert open_audit().claim(replace(ROW, person="eve")) == done
         assert audit.head()[0] == 2
 
+    def test_the_newest_row_of_a_key_is_found_and_nothing_is_written(self, open_audit):
+        audit = open_audit()
+        assert audit.find(ROW.key) is None
+        audit.claim(ROW)
+        assert audit.find(ROW.key) == ROW
+        done = audit.append(replace(ROW, stage=Stage.DONE, answer="d1")).row
+        assert open_audit().find(ROW.key) == done
+        assert audit.find("another") is None
+        assert audit.head()[0] == 2
+
     def test_rows_without_a_key_claim_nothing(self, open_audit):
         audit, keyless = open_audit(), replace(ROW, key="")
         assert audit.claim(keyless) is None

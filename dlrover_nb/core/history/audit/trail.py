@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, and_, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, insert, or_, select, update
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.history.audit.chain import Link, chained_hash
@@ -45,11 +45,15 @@ class AuditStore(Store):
         """Add the first row of a command; where its key is taken, return the newest row with it instead."""
         with self._database.writing() as connection:
             seq, before = _head(connection)  # first: it locks
-            if row.key:
-                earlier = select(audit.c.record).where(audit.c.key == row.key).order_by(audit.c.seq.desc())
-                if (record := connection.scalar(earlier.limit(1))) is not None:
-                    return record_from(record, AuditRow)
+            if row.key and (record := connection.scalar(_newest_with(row.key))) is not None:
+                return record_from(record, AuditRow)
             _append_after(connection, seq, before, row)
+        return None
+
+    def find(self, key: str) -> AuditRow | None:
+        """Return the newest row with the key of a command, if there is one."""
+        for each in self._database.rows(_newest_with(key)):
+            return record_from(each.record, AuditRow)
         return None
 
     def rows(
@@ -103,6 +107,10 @@ class AuditStore(Store):
         """Return number and hash of the last row, as they are kept apart from the rows."""
         (row,) = self._database.rows(select(audit_head.c.seq, audit_head.c.hash))
         return row.seq, row.hash
+
+
+def _newest_with(key: str) -> Select[Any]:
+    return select(audit.c.record).where(audit.c.key == key).order_by(audit.c.seq.desc()).limit(1)
 
 
 def _append(connection: Connection, row: AuditRow) -> ChainedRow:
