@@ -71,7 +71,7 @@ def played(shape: Shape, seed: int = 0) -> Played:
     spec = replace(JobSpec("memory", plan=plan), n_epoch=shape.n_epoch, batch_size=500)
     settings = ControllerSettings()
     measured = Measurement(settings, spec, RATE * shape.job_s)
-    protection = Protection(settings, measured)
+    protection = Protection(settings, measured, spec)
     measured.restart(plan, 0.0)
     protection.changed(0.0)
     alarms: list[int] = []

@@ -217,7 +217,7 @@ class DecisionHandler:
         if proposal.kind is ProposalKind.PROTECT:  # is proposed again when the need has grown
             self._protection.declined(plan)
         else:
-            self._book.reject_plan(plan, proposal.candidate.prediction.samples_per_s)
+            self._book.reject_plan(plan, proposal.candidate.prediction.without_host.samples_per_s)
         if axes_key(plan) == axes_key(self._rollouts.target):
             self._protection.keep(self._rollouts.target, plan)
         note = f"{decision.by}{decision.why and ': ' + decision.why}"
@@ -231,7 +231,8 @@ class DecisionHandler:
         """
         prediction = self._analyst.predict(plan)
         if axes_key(plan) != axes_key(back):
-            self._book.reject_plan(plan, NEVER_AGAIN if prediction is None else prediction.samples_per_s)
+            speed = NEVER_AGAIN if prediction is None else prediction.without_host.samples_per_s
+            self._book.reject_plan(plan, speed)
         if any(plan.role(role).memory_mib > back.role(role).memory_mib for role in Role):
             self._protection.declined(plan)
         self._protection.keep(back, plan)

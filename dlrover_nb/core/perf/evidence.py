@@ -64,6 +64,7 @@ class Evidence:
     first_at_s: Array
     std_error: Array  # of `log_iter`
     shares: Array  # (n_plan, 2): mean parts of T_iter that workers computed and waited for PS; NaN: not known
+    cpu_s: Array  # mean processor time of all nodes for an iteration of a worker; NaN: not known
 
     def __len__(self) -> int:
         return len(self.log_iter)
@@ -145,8 +146,11 @@ def condense(windows: Windows) -> Evidence:
         std_error=np.sqrt(scatter**2 / n + of_runs),
         first_at_s=np.array([windows.at_s[members].min() for members in groups.values()], dtype=np.float64),
         shares=np.array(
-            [_mean_shares(windows.shares[m], windows.n_window[m]) for m in groups.values()]
+            [_mean_known(windows.shares[m], windows.n_window[m]) for m in groups.values()]
         ).reshape(-1, 2),
+        cpu_s=np.array(
+            [_mean_known(windows.cpu_s[m, None], windows.n_window[m])[0] for m in groups.values()]
+        ),
     )
 
 
@@ -197,11 +201,12 @@ def _pairs(series: list[Array]) -> tuple[list[tuple[Array, Array]], list[tuple[A
     return [(values, values) for values in series], [(values[:-1], values[1:]) for values in series]
 
 
-def _mean_shares(shares: Array, n_window: Array) -> Array:
-    is_split = ~np.isnan(shares).any(axis=1)
-    if not is_split.any():
-        return np.full(shares.shape[1], np.nan)
-    return np.asarray(np.average(shares[is_split], axis=0, weights=n_window[is_split]))
+def _mean_known(values: Array, n_window: Array) -> Array:
+    """Return the mean of rows without a NaN; NaN where there are none."""
+    is_known = ~np.isnan(values).any(axis=1)
+    if not is_known.any():
+        return np.full(values.shape[1], np.nan)
+    return np.asarray(np.average(values[is_known], axis=0, weights=n_window[is_known]))
 
 
 def _moments(values: Array, n_window: Array, scatter: Array) -> tuple[float, float, float]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COLUMNS = (*AXES, "batch_size", "samples_per_s")
 SHARES = ("compute_share", "wait_share")  # optional
 SUMS = ("n_window", "log_scatter")  # optional: of rows that stand for many windows
+CPU = "cpu_s"  # optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Windows:
     """Steady windows as columns of length n_window; `axes` has shape (n_window, 4).
 
     `shares` of shape (n_window, 2) are the parts of T_iter in the order of `SHARES`, NaN where not known. A
-    row may stand for `n_window` windows, whose log speeds have the standard deviation `log_scatter`.
+    row may stand for `n_window` windows, whose log speeds have the standard deviation `log_scatter`. `cpu_s`
+    is the processor time of all nodes for an iteration of a worker, NaN where not known.
     """
 
     axes: NDArray[np.float64]
@@ -39,6 +41,7 @@ class Windows:
     shares: NDArray[np.float64]
     n_window: NDArray[np.float64]
     log_scatter: NDArray[np.float64]
+    cpu_s: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -51,7 +54,7 @@ class Windows:
 
 
 def read(samples: Samples) -> Windows:
-    """Read records or a table with the columns `COLUMNS`, and optionally `SHARES`, `SUMS` and `at_s`.
+    """Read records or a table with the columns `COLUMNS`, and optionally `SHARES`, `SUMS`, `CPU` and `at_s`.
 
     Raises
     ------
@@ -78,11 +81,12 @@ def read(samples: Samples) -> Windows:
 
 
 def _records(samples: Sequence[ProfileSample]) -> Windows:
-    names = ("batch_size", "samples_per_s", "at_s", *SHARES, *SUMS)
+    names = ("batch_size", "samples_per_s", "at_s", *SHARES, *SUMS, CPU)
     rows = [[getattr(s, name) for name in names] for s in samples]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
-    batch, speed, at_s, _, _, n_window, scatter = columns.T
-    return Windows(axes_of([s.plan for s in samples]), batch, speed, at_s, columns[:, 3:5], n_window, scatter)
+    batch, speed, at_s, _, _, n_window, scatter, cpu_s = columns.T
+    axes = axes_of([s.plan for s in samples])
+    return Windows(axes, batch, speed, at_s, columns[:, 3:5], n_window, scatter, cpu_s)
 
 
 def _table(frame: pd.DataFrame) -> Windows:
@@ -95,9 +99,11 @@ def _table(frame: pd.DataFrame) -> Windows:
         values = frame[list(COLUMNS)].to_numpy(dtype=np.float64)
         shares = frame.reindex(columns=list(SHARES)).to_numpy(dtype=np.float64)
         sums = frame.reindex(columns=list(SUMS)).to_numpy(dtype=np.float64)
+        cpu_s = frame.reindex(columns=[CPU]).to_numpy(dtype=np.float64)[:, 0]
         times = frame["at_s"].to_numpy(dtype=np.float64) if "at_s" in frame.columns else None
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"the columns of a table of samples must be numbers; {error}") from error
     order = np.arange(len(frame), dtype=np.float64) if times is None else times
     n_window, scatter = np.where(np.isnan(sums), (1.0, 0.0), sums).T
-    return Windows(values[:, : len(AXES)], values[:, -2], values[:, -1], order, shares, n_window, scatter)
+    axes, batch, speed = values[:, : len(AXES)], values[:, -2], values[:, -1]
+    return Windows(axes, batch, speed, order, shares, n_window, scatter, cpu_s)

@@ -56,6 +56,11 @@ class Predictions:
         """Half-width of the band of the mean above it, in log throughput."""
         return np.asarray(np.log(self.mean_high / self.samples_per_s))
 
+    @property
+    def plan_samples_per_s(self) -> Array:
+        """Throughput of each plan on a host without other load."""
+        return self.samples_per_s if self.host is None else self.samples_per_s / self.host
+
     def surely_over(self, now: Prediction) -> Array:
         """Return `Prediction.surely_over` of each plan."""
         doubt = np.hypot(self.doubt_below, now.doubt_above)

@@ -41,14 +41,14 @@ class ProposalBook:
 
     @property
     def rejected_plans(self) -> Mapping[ResourcePlan, float]:
-        """Plans not to propose again, with the throughput that was predicted when they were rejected.
+        """Plans not to propose again, with the throughput predicted when they were rejected, on an idle host.
 
         A copy: later events do not change it.
         """
         return dict(self._rejected)
 
     def reject_plan(self, plan: ResourcePlan, samples_per_s: float = NEVER_AGAIN) -> None:
-        """Do not propose a plan again until its prediction differs materially from this one."""
+        """Do not propose a plan again until its prediction for an idle host differs materially from this."""
         self._rejected[plan] = samples_per_s
 
     def allow_plan(self, plan: ResourcePlan) -> None:

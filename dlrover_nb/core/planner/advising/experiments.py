@@ -39,6 +39,7 @@ def experiment(
         Seconds that measuring a plan takes.
     """
     s, now = analysis.situation, analysis.current
+    speed = now.prediction.without_host.samples_per_s  # the model's are without it too
     trials = _open_trials(analysis, free)
     if not undecided.any() or not len(trials.axes):
         return None
@@ -51,7 +52,7 @@ def experiment(
         partial(batch_sizes, s.spec),
         trials,
         targets=_options(analysis, aims),
-        now=Present(now.prediction.samples_per_s, analysis.now_cost, left_s),
+        now=Present(speed, analysis.now_cost, left_s),
         effort=Effort(measure_s, pauses),
     )
     if trial is None:

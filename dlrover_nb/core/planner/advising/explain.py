@@ -150,7 +150,7 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
 
 def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
     """Whether a plan was rejected, and its prediction is still the same."""
-    speed, most = candidate.prediction.samples_per_s, grounds.settings.material_change
+    speed, most = candidate.prediction.without_host.samples_per_s, grounds.settings.material_change
     return any(
         axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
         for plan, then in grounds.rejected_plans.items()

@@ -148,7 +148,7 @@ def _free(
     analysis: Analysis, settings: PlannerSettings, rejected_plans: Mapping[ResourcePlan, float]
 ) -> NDArray[np.bool_]:
     """Return which plans of the space may be proposed: not the present one, not a barred one."""
-    axes, speed = analysis.space.axes, analysis.predictions.samples_per_s
+    axes, speed = analysis.space.axes, analysis.predictions.plan_samples_per_s
     free = (axes != axes_of([analysis.situation.plan])).any(axis=1)
     for plan, then in rejected_plans.items():
         changed = np.abs(speed / then - 1) > settings.material_change

@@ -21,6 +21,7 @@ from dlrover_nb.core.planner.predictions.host import host_factors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.perf.evidence import Evidence
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
     from dlrover_nb.core.planner.situation import Situation
@@ -39,8 +40,7 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
     now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
     predictions, row = model.predict(axes, batch), int(evidence.index_of(now, now_batch)[0])
-    is_busy = load is not None and load.is_felt
-    if row < 0 and not is_busy:
+    if row < 0 and (load is None or not load.is_felt):
         return predictions
     if row >= 0:  # then the model predicts just that
         speed = float(now[0, 0] * now_batch[0] / np.exp(evidence.log_iter[row]))  # (eq. 1)
@@ -49,10 +49,26 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
         predictions = predictions.at_most(most)
     else:
         speed = float(model.predict(now, now_batch).samples_per_s[0])
-    if not is_busy:
+    if load is None or not load.is_felt:
         return predictions
-    n_core = situation.capacity.total_cpu
-    return predictions.on_host(host_factors(axes, predictions.samples_per_s / speed, load, n_core))
+    n_core, over_now = situation.capacity.total_cpu, predictions.samples_per_s / speed
+    measured = measured_cores(evidence, axes, evidence.index_of(axes, batch))
+    wanted = np.where(np.isnan(measured), load.wanted_cores * over_now, measured)
+    return predictions.on_host(host_factors(axes, over_now, wanted, load, n_core))
+
+
+def measured_cores(evidence: Evidence, axes: Array, rows: NDArray[np.intp]) -> Array:
+    """Return the cores that plans use on an idle host, by their windows: shape (n_plans,), NaN: not known.
+
+    Parameters
+    ----------
+    rows
+        Of each plan in `evidence`; -1: it was not measured.
+    """
+    if not len(evidence):
+        return np.full(len(axes), np.nan)
+    cores = axes[:, 0] * evidence.cpu_s[rows] / np.exp(evidence.log_iter[rows])
+    return np.where(rows >= 0, cores, np.nan)
 
 
 def most_over_now(axes: Array, batch_size: Array, now: Array, now_batch: float, shares: Array) -> Array:
