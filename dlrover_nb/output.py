@@ -25,6 +25,7 @@ from dlrover_nb.widgets.blocks import (
     Contents,
     Facts,
     Heading,
+    Lead,
     Paragraph,
     StaticChart,
     Table,
@@ -123,6 +124,8 @@ def _block_in_shell_words(block: Block) -> Block:
     match block:
         case Paragraph():
             return replace(block, text=say(block.text), code=tuple(map(say, block.code)))
+        case Lead():
+            return replace(block, text=say(block.text), detail=say(block.detail))
         case Facts():
             return Facts(tuple((name, say(value)) for name, value in block.rows))
         case Table():

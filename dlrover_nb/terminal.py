@@ -14,10 +14,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
-from dlrover_nb.widgets.jobs.status import first_steps_words, host_words, reported_words
+from dlrover_nb.widgets.jobs.headline import headline
+from dlrover_nb.widgets.jobs.status import reported_words
 from dlrover_nb.widgets.mitigations import facts, head_words, slow_words, worst
 from dlrover_nb.widgets.svg.sparkline import sparkline
 
@@ -38,15 +40,14 @@ N_PART = 3  # of an iteration's time: the largest parts
 
 def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType:
     """Draw the job; `rates` are recent samples per second, oldest first."""
-    parts: list[RenderableType] = [_headline(snapshot), _progress(snapshot), _throughput(snapshot, rates)]
+    parts: list[RenderableType] = [_sentence(snapshot), _state(snapshot), _progress(snapshot)]
+    parts.append(_throughput(snapshot, rates))
     if nodes := [node for node in snapshot.nodes if node.phase != "gone"]:
         parts.append(_nodes(nodes))
     if snapshot.fit is not None:
         parts.append(Text(f"model  {snapshot.fit.note}", style="dim"))
     if (proposal := snapshot.open_proposal) is not None:
         parts.append(proposal_panel(proposal, snapshot.spec.prices))
-    if words := host_words(snapshot):
-        parts.append(Text(words, style="yellow"))
     if not snapshot.phase.is_final:
         parts += [
             Text(slow_words(each, snapshot.spec.name), style="yellow") for each in worst(snapshot.stragglers)
@@ -83,7 +84,13 @@ def _price_words(candidate: Candidate, prices: PriceTable) -> str:
     return f"{candidate.cost_per_hour:.3f} {prices.currency} per hour{prices.note}"
 
 
-def _headline(snapshot: JobSnapshot) -> Text:
+def _sentence(snapshot: JobSnapshot) -> Text:
+    lead = headline(snapshot)
+    text = Text(lead.text, style="bold")
+    return text.append(f"\n{lead.detail}", style="not bold dim") if lead.detail else text
+
+
+def _state(snapshot: JobSnapshot) -> Text:
     seconds = (snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s
     text = Text(f"{snapshot.phase}", style="bold")
     text.append(f"  {seconds:.0f} s  mode {snapshot.mode}  plan {snapshot.target.short}", style="")
@@ -112,8 +119,8 @@ def _progress(snapshot: JobSnapshot) -> RenderableType:
 
 
 def _throughput(snapshot: JobSnapshot, rates: Sequence[float]) -> RenderableType:
-    if waits := first_steps_words(snapshot):
-        return Text(waits)
+    if first_steps(snapshot):
+        return Text("")
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(no_wrap=True)
     row.add_column(ratio=1)

@@ -71,6 +71,15 @@ class Paragraph:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """The sentence that a view begins with, and a line below it: why, and at what price."""
+
+    text: str
+    detail: str = ""
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Names with their values."""
 
@@ -120,7 +129,7 @@ class Verbatim:
     text: str
 
 
-Block = Paragraph | Facts | Table | StaticChart | Heading | Contents | Verbatim
+Block = Lead | Paragraph | Facts | Table | StaticChart | Heading | Contents | Verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +168,8 @@ def escape(text: object) -> str:
 def block_html(block: Block, *, level: int = 3) -> str:
     """Return one block as HTML; a heading is of this level."""
     match block:
-        case Paragraph():
-            return _paragraph_html(block)
+        case Lead() | Paragraph():
+            return lead_html(block) if isinstance(block, Lead) else _paragraph_html(block)
         case Facts():
             return _facts_html(block)
         case Table():
@@ -186,6 +195,16 @@ def _heading_html(block: Heading, level: int) -> str:
 def _contents_html(block: Contents) -> str:
     links = "".join(f'<li><a href="#{escape(h.anchor)}">{escape(h.text)}</a></li>' for h in block.headings)
     return f'<nav aria-label="Contents"><ul style="margin:6px 0;padding-left:20px">{links}</ul></nav>'
+
+
+def lead_html(lead: Lead) -> str:
+    """Return the sentence of a view, larger than all else, with the line below it."""
+    edge = f"border-left:4px solid {_TONE_COLOR[lead.tone]};padding-left:10px" if lead.tone else ""
+    detail = f'<p style="margin:2px 0 0;color:{theme.MUTED}">{escape(lead.detail)}</p>' if lead.detail else ""
+    return (
+        f'<div style="margin:8px 0 10px;{edge}"><p style="margin:0;font-size:17px;line-height:1.35;'
+        f'font-weight:600">{escape(lead.text)}</p>{detail}</div>'
+    )
 
 
 def _paragraph_html(block: Paragraph) -> str:
@@ -272,8 +291,8 @@ def _right_columns(table: Table) -> list[bool]:
 
 def _block_lines(block: Block, width: int) -> list[str]:
     match block:
-        case Paragraph():
-            return _paragraph_lines(block, width)
+        case Lead() | Paragraph():
+            return _lead_lines(block, width) if isinstance(block, Lead) else _paragraph_lines(block, width)
         case Facts():
             return _facts_lines(block, width)
         case Table():
@@ -286,6 +305,10 @@ def _block_lines(block: Block, width: int) -> list[str]:
             return ["", *block.text.splitlines()]
         case _:
             assert_never(block)
+
+
+def _lead_lines(lead: Lead, width: int) -> list[str]:
+    return [*textwrap.wrap(lead.text, width), *textwrap.wrap(lead.detail, width), ""]
 
 
 def _paragraph_lines(block: Paragraph, width: int) -> list[str]:

@@ -73,10 +73,10 @@ def launch_and_watch(notebook):
 
 def accept_the_first_proposal(live):
     live.says("p1 (EXPLORE) waits for your decision")
-    live.button("Accept p1").scroll_into_view_if_needed()
+    live.button("Do it (p1)").scroll_into_view_if_needed()
     picture(live.page, "front")
     unlocked(live.page)
-    live.button("Accept p1").click()
+    live.button("Do it (p1)").click()
     assert re.search(r"applied (after a pause of|without a pause)", live.says("p1 as d1: applied"))
     until(lambda: markers(live) == 2, what="the second plan's marker")
     picture(live.page, "after-accept")

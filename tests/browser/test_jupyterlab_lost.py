@@ -100,14 +100,14 @@ def begin(page, lab):
     live = Live(notebook, "watch")
     live.output.wait_for(timeout=LIMIT_S * 1000)
     live.grows()
-    live.button("Accept p1").wait_for()
+    live.button("Do it (p1)").wait_for()
     return notebook, live
 
 
 def becomes_whole(page, live):
     """Wait until the view was sent whole, and shows what is over as such."""
     until(lambda: page.evaluate(GENERATION) and not page.evaluate(IS_OLD), "the whole picture")
-    until(lambda: not live.button("Accept p1").count(), "a view in which the accepted proposal is over")
+    until(lambda: not live.button("Do it (p1)").count(), "a view in which the accepted proposal is over")
     live.grows()
     until(lambda: not live.output.get_by_text("This view is old").is_visible(), "a view that is up to date")
 
@@ -139,7 +139,7 @@ def test_messages_lost_on_the_line_leave_no_wrong_picture(page, lab):
     notebook.run("accept")
     live.output.get_by_text("This view is old").wait_for()
     assert line.n_lost
-    assert live.button("Accept p1").evaluate(IS_OFF)
+    assert live.button("Do it (p1)").evaluate(IS_OFF)
     picture(page, "lost-old")
     line.loses = False
     becomes_whole(page, live)

@@ -47,7 +47,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     live.says("p1 (")
     live.output.get_by_role("slider", name="Workers").press("ArrowRight")
     unlocked(page)
-    live.button("Accept p1").click()
+    live.button("Do it (p1)").click()
     live.says("p1 as d1: applied")
 
     notebook.start("wait")

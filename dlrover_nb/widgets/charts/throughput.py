@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
 from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule
-from dlrover_nb.widgets.svg.palette import BLUE, ORANGE
+from dlrover_nb.widgets.svg.palette import BLUE, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.candidates import Prediction
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TITLE = "Throughput"
 N_TWIN_ROW = 8
+AHEAD = 0.2  # of the time so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Columns:
     measured: Trace
     levels: tuple[Level, ...]
     now_s: float
+    proposed: Level | None = None  # what the open proposal would bring, drawn ahead of now
 
 
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
@@ -53,7 +56,17 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
         Level(m.plan.short, begin, end, m.predicted)
         for m, begin, end in zip(snapshot.markers, begins, ends, strict=False)
     )
-    return Columns(trace(t_s, list(job.get("samples_per_s", ())), n_bucket=n_bucket), levels, now_s)
+    measured = trace(t_s, list(job.get("samples_per_s", ())), n_bucket=n_bucket)
+    return Columns(measured, levels, now_s, _proposed(snapshot, now_s))
+
+
+def _proposed(snapshot: JobSnapshot, now_s: float) -> Level | None:
+    """Return the open proposal as a level ahead of now; one that keeps nodes alive promises no speed."""
+    proposal = snapshot.open_proposal
+    if proposal is None or proposal.kind is ProposalKind.PROTECT:
+        return None
+    plan, predicted = proposal.candidate.plan, proposal.candidate.prediction
+    return Level(f"{proposal.id}: {plan.short}", now_s, now_s * (1 + AHEAD), predicted)
 
 
 def band(data: Columns) -> tuple[list[float], list[float], list[float], list[float]]:
@@ -70,14 +83,35 @@ def band(data: Columns) -> tuple[list[float], list[float], list[float], list[flo
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
     x, level, low, high = band(data)
+    ahead = _ahead(data.proposed)
     layers: tuple[Layer, ...] = (
         Band(x, low, high, ORANGE, "90 % band"),
         Line(x, level, ORANGE, "predicted when proposed", dash="6 3", is_guide=True),
         Line(data.measured.t_s, data.measured.y, BLUE, "measured"),
+        Band(ahead.x, ahead.low, ahead.high, GREEN, ""),
+        Line(ahead.x, ahead.y, GREEN, "proposed", dash="6 3", is_guide=True),
         *(Rule(lv.from_s, lv.label, dash="2 3") for lv in data.levels),
     )
     plot = Plot(TITLE, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=290)
     return Drawing(TITLE, plot.desc, (plot,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A step from the present on; empty: nothing is proposed."""
+
+    x: list[float]
+    y: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def _ahead(level: Level | None) -> _Ahead:
+    if level is None or level.predicted is None:
+        return _Ahead([], [], [], [])
+    p = level.predicted
+    values = ([each, each] for each in (p.samples_per_s, p.low, p.high))
+    return _Ahead([level.from_s, level.to_s], *values)
 
 
 def _words(data: Columns) -> str:

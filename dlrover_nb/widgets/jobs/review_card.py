@@ -68,15 +68,19 @@ class Press:
     plan: str
 
 
-_LABEL = re.compile(r"(?P<verb>\w+)(?: (?P<subject>[dmp]\d+))?(?: (?:with|to) (?P<plan>.+))?")
+_VERBS = {"do it": "accept", "try it": "accept", "not now": "reject"}
+_LABEL = re.compile(
+    r"(?P<verb>Do it|Try it|Not now|\w+)(?: \(?(?P<subject>[dmp]\d+)\)?)?(?: (?:with|to) (?P<plan>.+))?"
+)
 
 
 def read_press(label: str) -> Press:
-    """Read the label of a button that was pressed: ``Override p2 with 3w x 0.5 + 1p x 0.25``."""
+    """Read the label of a pressed button: ``Do it (p2)``, ``Override p2 with 3w x 0.5 + 1p x 0.25``."""
     match = _LABEL.fullmatch(label)
     if match is None:
         return Press("", "", "")
-    return Press(match["verb"].lower(), match["subject"] or "", match["plan"] or "")
+    verb = match["verb"].lower()
+    return Press(_VERBS.get(verb, verb), match["subject"] or "", match["plan"] or "")
 
 
 def meaning(label: str) -> str:

@@ -15,8 +15,8 @@ from dlrover_nb.core.structs.views.summary import left_of, share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
+from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
-from dlrover_nb.widgets.jobs.wait_lines import text_of
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
 from dlrover_nb.widgets.rows.columns import MEMORY, NODES, STATUS
 from dlrover_nb.widgets.rows.job_cells import line_of
@@ -80,14 +80,12 @@ def _failed(jobs: Sequence[JobSummary]) -> tuple[Block, ...]:
 
 def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return the state of one job."""
-    blocks: list[Block] = [*failed_blocks(snapshot), Facts(summary_facts(snapshot)), *hint(snapshot)]
-    blocks += (*mitigations.slow_blocks(snapshot), *mitigations.hint(snapshot))
+    blocks: list[Block] = [headline(snapshot), *hint(snapshot), *mitigations.hint(snapshot)]
     has_series = series is not None and bool(series.job.get("at_s"))
     has_reports = series is not None and bool(series.node.get("at_s"))
-    if waits := first_steps_words(snapshot):
-        blocks.append(Paragraph(waits, Tone.NEWS))
-    elif has_series:
+    if has_series and not first_steps(snapshot):
         blocks.append(CHARTS["throughput"].static(snapshot, series))
+    blocks += (Facts(summary_facts(snapshot)), *mitigations.slow_blocks(snapshot))
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
         blocks.append(breakdown.static_bars(snapshot, series))
@@ -103,19 +101,6 @@ def status_tables(snapshot: JobSnapshot) -> Tables:
     """Return the state of a job as data."""
     tables = {"nodes": NODES.table(snapshot.nodes), "memory": MEMORY.table(snapshot.memory)}
     return Tables(one(STATUS, snapshot), tables)
-
-
-def first_steps_words(snapshot: JobSnapshot) -> str:
-    """Return the line that stands in place of a starting job's empty chart; empty once it has trained."""
-    what = first_steps(snapshot)
-    return text_of(what, max(snapshot.at_s - snapshot.started_at_s, 0.0)) if what else ""
-
-
-def failed_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return that the job has failed, and why: the first that a reader should meet."""
-    if snapshot.phase is not JobPhase.FAILED:
-        return ()
-    return (Paragraph(snapshot.message or "The reason is not known; the job's logs may tell.", Tone.FAILED),)
 
 
 def stragglers_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:

@@ -1,4 +1,4 @@
-"""The charts of one live screen: four permanent ones, and below them one selected other.
+"""The charts of one live screen: throughput first, three more further down, and one selected other.
 
 A hidden chart is not updated until it is selected. The curve and the front depend on the fit, which changes a
 little with each window: they are redrawn every few ticks, and at once after a proposal, a decision or a
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
+from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.candidates import Candidate
-from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html
 from dlrover_nb.widgets.charts import all_charts, curve
-from dlrover_nb.widgets.jobs.status import first_steps_words
 from dlrover_nb.widgets.jobs.whatif import Axis, value
-from dlrover_nb.widgets.live.controls.elements import pane, select, text
+from dlrover_nb.widgets.live.controls.elements import pane, select
 from dlrover_nb.widgets.live.live_charts.legend import Entry
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
@@ -77,28 +76,20 @@ class ChartGrid:
             sizing_mode="stretch_width", max_width=320,
         )  # fmt: skip
         self.more.param.watch(self._choose_chart, "value")
-        self._waits = text()  # in place of the throughput of a job that has trained nothing yet
         self._fit_key: tuple[object, ...] = ()
         self._n_tick = 0  # since the charts of the fit were drawn
         self._hide_others()
 
+    @property
+    def first(self) -> object:
+        """The chart below the sentence."""
+        return pane(self.figures["throughput"].root)
+
     def rows(self) -> tuple[object, ...]:
-        """Return the permanent charts, as rows of a layout."""
-        throughput, memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS)
-        return (
-            pn.Row(
-                pn.Column(pane(self._waits), throughput, sizing_mode="stretch_width", styles=HALF),
-                memory,
-                sizing_mode="stretch_width",
-                styles=WRAP,
-            ),
-            pn.Row(
-                pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF),
-                pareto,
-                sizing_mode="stretch_width",
-                styles=WRAP,
-            ),
-        )
+        """Return the other permanent charts, as rows of a layout."""
+        memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS[1:])
+        beside = pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF)
+        return (pn.Row(beside, pareto, sizing_mode="stretch_width", styles=WRAP), memory)
 
     def others(self) -> object:
         """Return the selector of the other charts, with them."""
@@ -112,18 +103,12 @@ class ChartGrid:
 
     def update(self, state: ViewState) -> None:
         """Update the visible charts."""
-        self._show_waits(state.snapshot)
+        self.figures["throughput"].root.visible = not first_steps(state.snapshot)
         self._hide_others()
         is_due = self._is_fit_due(state.snapshot)
         for name in self.shown:
             if is_due or name not in OF_THE_FIT:
                 self.figures[name].update(state.snapshot, state.series)
-
-    def _show_waits(self, snapshot: JobSnapshot) -> None:
-        waits = first_steps_words(snapshot)
-        self._waits.text = block_html(Paragraph(waits, Tone.NEWS)) if waits else ""
-        self._waits.visible = bool(waits)
-        self.figures["throughput"].root.visible = not waits
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
         """Whether to draw the curve and the front: first shown, changed, or due."""

@@ -13,10 +13,10 @@ import panel as pn
 
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.headline import OTHER_LABEL, headline, old_picture
 from dlrover_nb.widgets.jobs.review_card import (
     PendingAction,
     Press,
@@ -35,7 +35,7 @@ from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text
 from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
 from dlrover_nb.widgets.live.controls.whatif_sliders import Sliders
-from dlrover_nb.widgets.theme import HALF, PAGE, WRAP
+from dlrover_nb.widgets.theme import FOR_SCREEN_READERS, PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
 
 _TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}
-_WHY = {False: "Why this plan, in detail", True: "Hide the details"}
+_WHY = {False: "Why?", True: "Hide why"}
 
 
 class Screen:
@@ -98,12 +98,15 @@ class Screen:
 
     def _make_texts(self) -> None:
         self._header, self._card, self._tables, self._why = text(), text(), text(), text()
+        self._lead = text()
         self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
         self._table_shown, self._why_shown, self._why_words = False, False, ""
         self._want_tables = button(_TABLES[False], width=280)
         self._want_tables.on_click(self._toggle_tables)
-        self._want_why = button(_WHY[False], width=200)
+        self._want_why = button(_WHY[False], width=110)
         self._want_why.on_click(self._toggle_why)
+        self._want_other = button(OTHER_LABEL, width=150, margin=(0, 10))
+        self._want_other.on_click(self._toggle_other)
         self._explaining = LatestOnly(self._explain)
 
     def _bind_presses(self) -> None:
@@ -114,17 +117,23 @@ class Screen:
         sends_choice(self.buttons.mode, "mode", self._press)
 
     def _arrange(self) -> pn.Column:
-        card = pn.Column(
-            pane(self._card), self._want_why, self.action.layout, sizing_mode="stretch_width", styles=HALF
+        acts = [self.buttons.answers(self._want_other)] if self._can_act else []
+        choices, press = ([self.buttons.choices], [pane(self._press)]) if self._can_act else ([], [])
+        self._other = pn.Column(
+            *choices, self.sliders.layout, sizing_mode="stretch_width", visible=not self._can_act
         )
-        now = pn.Column(pane(self._message), sizing_mode="stretch_width", styles=HALF)
-        acts, press = ([self.buttons.layout], [pane(self._press)]) if self._can_act else ([], [])
         return pn.Column(
             pane(self._header),
-            pn.Row(now, *acts, sizing_mode="stretch_width", styles=WRAP),
-            *self.chart_grid.rows(),
-            pn.Row(card, self.sliders.layout, sizing_mode="stretch_width", styles=WRAP),
+            pane(self._lead),
+            *acts,
+            pane(self._message),
+            self._other,
+            self.action.layout,
+            self.chart_grid.first,
+            self._want_why,
+            pane(self._card),
             pane(self._why),
+            *self.chart_grid.rows(),
             self.chart_grid.others(),
             self._want_tables,
             pane(self._tables),
@@ -140,6 +149,14 @@ class Screen:
         self._table_shown = not self._table_shown
         self._want_tables.label = _TABLES[self._table_shown]
         self.flush()
+
+    def _toggle_other(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        self._show_other(not self._other.visible)
+        self.flush()
+
+    def _show_other(self, is_shown: bool) -> None:  # noqa: FBT001 - its one meaning is its name
+        self._other.visible = is_shown
+        self._want_other.label = "Close" if is_shown else OTHER_LABEL
 
     def _toggle_why(self, event: object) -> None:  # noqa: ARG002 - param's signature
         self._why_shown = not self._why_shown
@@ -160,6 +177,7 @@ class Screen:
         self.flush()
 
     def _tapped(self, candidate: Candidate) -> None:
+        self._show_other(True)
         self.sliders.choose(candidate.plan)
 
     def _pressed(self, label: str, shown_s: float, version: str) -> None:
@@ -200,12 +218,11 @@ class Screen:
     def _show(self, state: ViewState) -> None:
         card = review(state.snapshot, state.request, state.link)
         self._header.text = header_html(state.snapshot, state.link)
-        is_news = card.can_decide or card.can_answer_action or state.request
-        tone = Tone.NEWS if is_news else Tone.PLAIN
-        if state.snapshot.phase is JobPhase.FAILED:
-            tone = Tone.FAILED
-        self._message.text = block_html(Paragraph(card.message, tone))
-        self._card.text = card_html(card, state.snapshot)
+        is_old = bool(state.link.badge) and not state.snapshot.phase.is_final
+        self._lead.text = block_html(old_picture(state.link.age_s) if is_old else headline(state.snapshot))
+        self._message.text = block_html(Paragraph(card.message, Tone.NEWS))
+        self._message.styles = {} if state.request else FOR_SCREEN_READERS  # the sentence says it to others
+        self._card.text = card_html(card, state.snapshot) if self._why_shown else ""
         self._why.text = self._why_words
         if self._can_act:
             self._press.tags = [state.snapshot.version]

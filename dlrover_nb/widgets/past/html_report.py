@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Contents, Facts, Heading, Paragraph, Verbatim, View, escape
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.plans import fit_blocks, past_blocks, proposal_blocks
 from dlrover_nb.widgets.jobs.status import (
     evaluation_words,
-    failed_blocks,
     memory_blocks,
     nodes_blocks,
     shards_table,
@@ -49,7 +49,7 @@ def report_html(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> str
 
 def report_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
     """Return the report's content: its head, links to its parts, and the parts, the most requested first."""
-    head = (*failed_blocks(snapshot), Facts((*summary_facts(snapshot), *_setting_facts(snapshot))))
+    head = (headline(snapshot), Facts((*summary_facts(snapshot), *_setting_facts(snapshot))))
     parts = [_anchored(block) for block in _parts(snapshot, series)]
     return [*head, Contents(tuple(b for b in parts if isinstance(b, Heading))), *parts]
 

@@ -124,7 +124,7 @@ def test_the_second_of_two_operators_is_told_who_was_first_and_overrides_what_is
 
 def test_the_live_part_comes_back_by_itself_after_a_restart_and_what_was_typed_stays(server, visit, master):
     page = visit(server, OPERATOR)
-    live(page).get_by_role("button", name="Accept p2").wait_for()
+    live(page).get_by_role("button", name="Do it (p2)").wait_for()
     page.get_by_label("Reason").first.fill("half a sentence")
     address = page.url
     server.stop()
@@ -134,13 +134,13 @@ def test_the_live_part_comes_back_by_itself_after_a_restart_and_what_was_typed_s
     server.start()
     until(lambda: page.locator("#stale").is_hidden())
     assert not answer.evaluate("form => form.inert")
-    button = live(page).get_by_role("button", name="Accept p2")
+    button = live(page).get_by_role("button", name="Do it (p2)")
     button.wait_for()
     with master.lock:
         master.state = replace(
             master.state, proposals=(b.proposal("p2", status=ProposalStatus.EXPIRED), b.proposal("p3"))
         )
-    live(page).get_by_role("button", name="Accept p3").wait_for()
+    live(page).get_by_role("button", name="Do it (p3)").wait_for()
     assert page.get_by_label("Reason").first.input_value() == "half a sentence"
     assert page.url == address
 

@@ -43,7 +43,7 @@ def address(master: Master, serve) -> str:
 
 def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
     page.goto(address)
-    accept = page.get_by_role("button", name="Accept")
+    accept = page.get_by_role("button", name="Do it")
     accept.wait_for()
     status = page.get_by_role("status")
     until(lambda: "p2 (IMPROVE) waits" in status.aria_snapshot())
@@ -68,6 +68,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
 
 def test_a_slider_shows_its_consequence_and_its_plan_is_sent_and_can_be_cancelled(master, address, page):
     page.goto(address)
+    page.get_by_role("button", name="Something else").click()
     workers = page.get_by_role("slider", name="Workers")
     workers.wait_for()
     workers.focus()
@@ -98,6 +99,7 @@ def test_a_slider_shows_its_consequence_and_its_plan_is_sent_and_can_be_cancelle
 @pytest.mark.release
 def test_dragging_ends_with_the_consequence_of_the_last_plan(master, address, page):
     page.goto(address)
+    page.get_by_role("button", name="Something else").click()
     workers = page.get_by_role("slider", name="Workers")
     workers.wait_for()
     with master.lock:  # the master is slow to answer
@@ -113,7 +115,7 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
 ):
     page.add_init_script(HELD)
     page.goto(address)
-    accept = page.get_by_role("button", name="Accept p2")
+    accept = page.get_by_role("button", name="Do it (p2)")
     accept.wait_for()
     page.wait_for_function(
         MEANS, arg="accept p2"
@@ -127,8 +129,9 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
         )
         accept.click()
     until(lambda: "Refused to accept p2: proposal p2 is no longer open" in status.aria_snapshot())
+    page.get_by_role("button", name="Something else").click()
     page.get_by_label("Reason").fill("not tonight")
-    reject = page.get_by_role("button", name="Reject p3")
+    reject = page.get_by_role("button", name="Not now (p3)")
     reject.click()  # at the very moment at which the button has changed
     until(lambda: "Refused to reject p3: the button had just changed" in status.aria_snapshot())
     assert not master.asked
@@ -141,15 +144,15 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
 
 def test_why_details_come_when_asked_for(master, address, page):
     page.goto(address)
-    page.get_by_role("button", name="Why this plan, in detail").click()
+    page.get_by_role("button", name="Why?").click()
     page.get_by_text("Why proposal p2 of quick-start").wait_for()
-    page.get_by_role("button", name="Hide the details").click()
+    page.get_by_role("button", name="Hide why").click()
     page.get_by_text("Why proposal p2 of quick-start").wait_for(state="detached")
 
 
 def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(master, address, page):
     page.goto(address)
-    page.get_by_role("button", name="Accept p2").wait_for()
+    page.get_by_role("button", name="Do it (p2)").wait_for()
     assert not page.get_by_role("button", name="Accept action").is_visible()
     master.state = replace(master.state, mitigations=(b.mitigation(),), stragglers=(b.straggler(),))
     accept = page.get_by_role("button", name="Accept m1")
@@ -158,7 +161,7 @@ def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(m
     page.get_by_text("worker-1 is slow: 24.0 ms").wait_for()
     status = page.get_by_role("status")
     until(lambda: "Action m1 (restart worker-1) waits for your decision" in status.aria_snapshot())
-    assert page.get_by_role("button", name="Accept p2").is_visible()
+    assert page.get_by_role("button", name="Do it (p2)").is_visible()
     assert not unnamed(page.locator("body").aria_snapshot())
     page.evaluate(HELD)  # from here on the page's clock stands, after the button has stood for long enough
     accept.focus()
@@ -166,7 +169,7 @@ def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(m
     until(lambda: "Action m1 as d2: accepted, not in effect yet" in status.aria_snapshot())
     assert [each.proposal for each in master.asked] == ["m1"]
     accept.wait_for(state="hidden")
-    assert page.get_by_role("button", name="Accept p2").is_enabled()
+    assert page.get_by_role("button", name="Do it (p2)").is_enabled()
 
 
 class Line:
@@ -214,7 +217,7 @@ def replace_proposal(master) -> None:
 def test_a_page_that_lost_its_server_says_since_when_decides_nothing_and_comes_back(master, address, page):
     line = Line(page, address)
     page.goto(address)
-    accept = page.get_by_role("button", name="Accept p2")
+    accept = page.get_by_role("button", name="Do it (p2)")
     accept.wait_for()
     unlocked(page)
     line.cut()
@@ -226,7 +229,7 @@ def test_a_page_that_lost_its_server_says_since_when_decides_nothing_and_comes_b
     replace_proposal(master)
     accept.evaluate("button => button.click()")
     line.mend()
-    page.get_by_role("button", name="Accept p3").wait_for()
+    page.get_by_role("button", name="Do it (p3)").wait_for()
     until(lambda: not page.get_by_text("This view is old").is_visible())
     assert not master.asked
 
@@ -234,7 +237,7 @@ def test_a_page_that_lost_its_server_says_since_when_decides_nothing_and_comes_b
 def test_a_page_that_takes_in_what_has_piled_up_is_old_until_it_is_through(master, address, page):
     line = Line(page, address)
     page.goto(address)
-    accept = page.get_by_role("button", name="Accept p2")
+    accept = page.get_by_role("button", name="Do it (p2)")
     accept.wait_for()
     unlocked(page)
     line.holds = True
@@ -242,7 +245,7 @@ def test_a_page_that_takes_in_what_has_piled_up_is_old_until_it_is_through(maste
     page.get_by_text("This view is old").wait_for()
     assert accept.evaluate(OFF)
     line.let_go()
-    later = page.get_by_role("button", name="Accept p3")
+    later = page.get_by_role("button", name="Do it (p3)")
     later.wait_for()
     until(lambda: not later.evaluate(OFF), "buttons that are on again")
     assert not page.get_by_text("This view is old").is_visible()

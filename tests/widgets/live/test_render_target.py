@@ -129,7 +129,7 @@ def page(view, screen) -> Page:
     page = Page(screen.stage.notebook_layout())
     screen.flush()
     accept = page.doc.get_model_by_id(screen.buttons.accept.id)
-    assert accept.label == "Accept p2", "the view is not in the page"
+    assert accept.label == "Do it (p2)", "the view is not in the page"
     return page
 
 

@@ -63,10 +63,10 @@ def drawn(page) -> None:
 
 
 def test_the_buttons_follow_the_open_proposal(master, page, screen):
-    assert screen.buttons.accept.label == "Accept p2"
+    assert screen.buttons.accept.label == "Do it (p2)"
     master.step("p2", ProposalStatus.REJECTED)
     page.redraw()
-    assert screen.buttons.accept.label == "Accept"
+    assert screen.buttons.accept.label == "Do it"
     assert screen.buttons.accept.disabled
     assert screen.buttons.reject.disabled
 
@@ -363,9 +363,9 @@ def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_
 
 def test_why_is_asked_for_and_shown_on_request(page, screen):
     assert "Why proposal p2" not in page.text
-    page.click("Why this plan, in detail")
+    page.click("Why?")
     until(lambda: page.draw() or "Why proposal p2" in page.text)
-    page.click("Hide the details")
+    page.click("Hide why")
     page.draw()
     assert "Why proposal p2" not in page.text
 
@@ -464,7 +464,8 @@ def test_a_screen_of_somebody_who_may_not_act_has_no_control_that_sends_anything
     page.redraw()
     root = page.screen.layout.get_root()
     told = {model.label for model in root.select({"type": Button})}
-    assert not any(label.startswith(("Accept", "Reject", "Undo", "Override", "This is")) for label in told)
+    sends = ("Accept", "Do it", "Try it", "Not now", "Reject", "Undo", "Override", "This is")
+    assert not any(label.startswith(sends) for label in told)
     assert any(label.startswith("Back to the") for label in told), "what if is for everybody"
     assert not [*root.select({"type": Select, "title": "Who decides"})]
     assert not [*root.select({"type": TextInput})]
@@ -473,7 +474,7 @@ def test_a_screen_of_somebody_who_may_not_act_has_no_control_that_sends_anything
 def test_a_screen_of_somebody_who_may_act_has_them(screen):
     root = screen.layout.get_root()
     told = {model.label for model in root.select({"type": Button})}
-    assert any(label.startswith("Accept") for label in told)
+    assert {"Do it (p2)", "Not now (p2)", "Something else…"} <= told
     assert [*root.select({"type": Select})].count(screen.buttons.mode) == 1
     assert {field.title for field in root.select({"type": TextInput})} == {"Reason", "pressed"}
 
@@ -500,7 +501,7 @@ def test_an_open_action_has_a_card_and_buttons_of_its_own(acting, page):
     assert "Action m1 (restart worker-1) waits for your decision." in page.status
     assert (acting.action.accept.label, acting.action.reject.label) == ("Accept m1", "Reject m1")
     assert acting.action.accept.tags == ["accept m1"]
-    assert (acting.buttons.accept.label, acting.buttons.reject.label) == ("Accept p2", "Reject p2")
+    assert (acting.buttons.accept.label, acting.buttons.reject.label) == ("Do it (p2)", "Not now (p2)")
 
 
 @pytest.mark.more
@@ -517,7 +518,7 @@ def test_an_answer_to_an_action_is_sent_with_the_reason_and_told(master, model, 
     assert f"Action m1 as {made.id}: {status}." in page.status
     assert f"({status})" in page.text
     assert not acting.action.accept.visible
-    assert acting.buttons.accept.label == "Accept p2", "the proposal waits on"
+    assert acting.buttons.accept.label == "Do it (p2)", "the proposal waits on"
 
 
 def test_an_action_of_a_stale_view_or_of_an_ended_job_cannot_be_answered(master, acting, page):

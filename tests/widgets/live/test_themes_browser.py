@@ -64,7 +64,7 @@ def test_the_live_view_of_a_job_with_an_action_against_a_straggler(serve, page, 
 @pytest.mark.release
 def test_the_live_view_of_a_job(serve, page, axe):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
-    page.get_by_role("button", name="Accept p2").wait_for()
+    page.get_by_role("button", name="Do it (p2)").wait_for()
     page.get_by_role("button", name="Show the charts' numbers as tables").click()
     page.get_by_text("Throughput over time").first.wait_for()
     view = page.locator(".dlrover-live").first

@@ -1,8 +1,9 @@
 """The buttons that answer a proposal, undo the last decision, and set who decides.
 
-Each names its object (``Accept p2``, ``Undo d3``, ``Cancel d3`` while its plan is being applied) and sends
-exactly that, so a press always means what the user read; one that had just changed takes no press (see
-`review_card.too_early`). The review's message, beside the buttons, shows the result, not the button.
+They stand below the sentence that says what they do. Each names its object (``Do it (p2)``, ``Undo d3``,
+``Cancel d3`` while its plan is being applied) and sends exactly that, so a press always means what the user
+read; one that had just changed takes no press (see `review_card.too_early`). The review's message, below the
+buttons, shows the result, not the button.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bokeh.models import TextInput
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import escape
+from dlrover_nb.widgets.jobs.headline import REJECT_LABEL, accept_label
 from dlrover_nb.widgets.jobs.review_card import Answer, meaning, undo_label, undo_words
 from dlrover_nb.widgets.live.controls.elements import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
@@ -40,20 +42,22 @@ class DecisionButtons:
         self._why = TextInput(
             title="Reason", placeholder="optional", sizing_mode="stretch_width", stylesheets=[WIDGETS]
         )
-        self.accept, self.reject = (
-            press_button("Accept", "success", width=95),
-            press_button("Reject", width=95),
-        )
-        self.undo, self._undone = press_button("Undo", width=95), text()
+        self.accept = press_button("Accept", "success", width=110)
+        self.reject = press_button("Reject", width=110)
+        self.undo, self._undone = press_button("Undo", width=110), text()
         self.mode = choice("Who decides", _MODES, max_width=320, sizing_mode="stretch_width")
 
+    def answers(self, other: object) -> Any:  # noqa: ANN401 - panel has no types
+        """Return the buttons in a row, with the one that opens all `other` choices."""
+        accept, reject, undo = map(pn.pane.Bokeh, (self.accept, self.reject, self.undo))
+        return pn.Row(accept, reject, other, undo, sizing_mode="stretch_width", styles=WRAP)
+
     @property
-    def layout(self) -> Any:  # noqa: ANN401 - panel has no types
-        """The controls in a column, to stand beside the message that tells what became of a press."""
+    def choices(self) -> Any:  # noqa: ANN401 - as above
+        """The reason, who decides, and where undo leads."""
         return pn.Column(
-            pn.Row(*(pn.pane.Bokeh(b) for b in (self.accept, self.reject, self.undo)), styles=WRAP),
-            pane(self._undone),
             pn.Row(pane(self._why, min_width=150), pane(self.mode), sizing_mode="stretch_width", styles=WRAP),
+            pane(self._undone),
             sizing_mode="stretch_width",
             styles=HALF,
         )
@@ -66,13 +70,16 @@ class DecisionButtons:
     def show(self, state: ViewState, card: Review) -> None:
         """Draw the enabled buttons and the present mode."""
         opened = card.proposal if card.can_decide else None
-        for pressed, verb in ((self.accept, "Accept"), (self.reject, "Reject")):
-            label = f"{verb} {opened.id}" if opened else verb
+        is_open = state.snapshot.open_proposal is not None
+        verbs = (accept_label(state.snapshot.open_proposal), REJECT_LABEL)
+        for pressed, verb in zip((self.accept, self.reject), verbs, strict=True):
+            label = f"{verb} ({opened.id})" if opened else verb
             relabel(pressed, label, meaning(label))
-            pressed.disabled = opened is None
+            pressed.disabled, pressed.visible = opened is None, is_open
         back = state.snapshot.undo
         label = undo_label(state.snapshot)
         relabel(self.undo, label, meaning(label))
+        self.undo.visible = back is not None
         self._undone.text = escape(undo_words(state.snapshot))
         self.undo.disabled = back is None or not card.can_act
         self.mode.disabled = not card.can_act
