@@ -109,6 +109,7 @@ def override_a_proposal(live):
         lambda: re.search(r"\bp[2-9]\d* \(", live.said()),
         what=lambda: f"a proposal after p1 in {live.said()}",
     )
+    live.button("Something else").click()
     now = re.search(r"plan (\d)w x 0.5 \+ (\d)p x 0.25", live.head())
     known = (tuple(map(int, now.groups())), (n_shown(live, "Workers"), n_shown(live, "PS")))
     n_worker, n_ps = next(plan for plan in ((3, 1), (2, 1), (1, 2)) if plan not in known)

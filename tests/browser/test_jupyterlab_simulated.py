@@ -45,6 +45,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     assert not unnamed(live.output.aria_snapshot())
 
     live.says("p1 (")
+    live.button("Something else").click()
     live.output.get_by_role("slider", name="Workers").press("ArrowRight")
     unlocked(page)
     live.button("Do it (p1)").click()
@@ -100,6 +101,7 @@ def test_sliders_weigh_a_plan_and_set_it_while_a_cell_is_busy(page, lab):
     notebook, live = begin(page, lab)
     notebook.start("wait")
     assert notebook.is_busy("wait")
+    live.button("Something else").click()
     workers = live.output.get_by_role("slider", name="Workers", exact=True)
     workers.focus()
     page.keyboard.press("End")

@@ -84,7 +84,8 @@ def _rows_in_question(snapshot: JobSnapshot) -> Lead | None:
         return None
     first, *more = snapshot.quarantined
     n_worker, n_row = len(first.killed), first.stop - first.start - first.n_row_done
-    others = f" {units.counted(len(more), 'more shard')} wait too." if more else ""
+    waits = "waits" if len(more) == 1 else "wait"
+    others = f" {units.counted(len(more), 'more shard')} {waits} too." if more else ""
     return Lead(
         f"Rows {first.start:,} to {first.stop:,} ended {moves.counted(n_worker, Role.WORKER)} "
         f"(shard {first.shard}).",
@@ -108,7 +109,12 @@ def _full_words(line: MemoryLine) -> str:
     node = moves.NAMES[line.role]
     if line.full_in_s is None:
         return f"A {node} may run out of memory before the end{chance}."
-    return f"A {node} will run out of memory in about {units.duration(line.full_in_s)}{chance}."
+    return f"A {node} will run out of memory in about {_about(line.full_in_s)}{chance}."
+
+
+def _about(seconds: float) -> str:
+    """Return a time span with two digits."""
+    return units.duration(float(f"{seconds:.2g}") if seconds < 90 else 60 * float(f"{seconds / 60:.2g}"))
 
 
 def _chance(probability: float) -> str:
@@ -157,11 +163,11 @@ def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: b
     pause_s, parts = proposal.candidate.transition_s, []
     if with_price:
         price = moves.price_words(proposal.candidate, proposal.baseline, _currency(snapshot))
-        parts += [price.removeprefix("for ")] if price else []
+        parts += [f"it costs {price.removeprefix('for ')}"] if price.startswith("for ") else []
     if pause_s > 0:
         parts.append(f"the change pauses training for {units.duration(pause_s)}")
     assumed = " (prices are assumed)" if snapshot.spec.prices.assumed and parts else ""
-    return f"{_sentence(', '.join(parts)).removesuffix('.')}{assumed}." if parts else ""
+    return f"{_sentence('; '.join(parts)).removesuffix('.')}{assumed}." if parts else ""
 
 
 def _slow_node(snapshot: JobSnapshot) -> Lead | None:
@@ -225,7 +231,8 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
         return None
     reached, wanted = outcome.measured_samples_per_s / before, promised.samples_per_s / before
     if outcome.inside_band:
-        return Lead(f"As predicted: {moves.times(reached).replace('now', 'before')}.", _next(snapshot))
+        words = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
+        return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
     side = "Slower" if reached < wanted else "Faster"
     words = f"{side} than predicted: {moves.factor(reached)} times as fast as before instead of "
     return Lead(f"{words}{moves.factor(wanted)}.", f"{_host_part(outcome)}{_next(snapshot)}")

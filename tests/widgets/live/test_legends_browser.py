@@ -53,6 +53,7 @@ def test_each_entry_of_a_legend_has_its_sample(serve, page):
         page.evaluate(SWITCH, THEMES[theme])
         until(lambda theme=theme: is_painted(view, theme), f"figures in the {theme} theme")
         all_drawn(view, "pick")
+    page.get_by_role("button", name="Something else").click()
     move_the_cross(page, lambda: page.get_by_role("slider", name="Workers").press("ArrowRight"))
     all_drawn(view, "what if")
     move_the_cross(page, lambda: page.mouse.click(*page.evaluate(PLACE, "cheapest")))

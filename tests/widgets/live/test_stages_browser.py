@@ -121,6 +121,7 @@ def test_a_stage_of_the_live_view(stage, serve, page, axe):
     snapshot, words = STAGES[stage]
     page.goto(serve(LiveView(JobHandle("quick-start", Master(snapshot), user="ada"), Poller()).panel))
     if stage == "what-if":
+        page.get_by_role("button", name="Something else").click()
         page.get_by_role("slider", name="Workers").press("ArrowRight")
     page.get_by_text(words).first.wait_for()
     view = page.locator(".dlrover-live").first
@@ -156,6 +157,7 @@ def test_every_stage_as_it_is_saved(page, axe):
 @pytest.mark.more
 def test_the_arrow_of_a_choice_has_the_color_of_its_text(serve, page):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
+    page.get_by_role("button", name="Something else").click()
     choice = page.get_by_label("Who decides")
     choice.wait_for()
     for theme in WIDTHS_PX:
