@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table
+from dlrover_nb.widgets.jobs.headline import proposed
 from dlrover_nb.widgets.jobs.plans import diff_table, proposal_facts
-from dlrover_nb.widgets.jobs.status import kind_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Proposal
@@ -40,10 +39,9 @@ def _headroom_row(line: MemoryLine, before: ResourcePlan, after: ResourcePlan) -
 
 def proposal_blocks(proposal: Proposal, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return all that a person needs to answer a proposal."""
-    tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.PLAIN
     return (
-        Heading(f"{proposal.id}: {proposal.kind}"),
-        Paragraph(f"{kind_words(proposal)} {proposal.why}", tone),
+        proposed(proposal, snapshot),
+        Paragraph(proposal.why),
         diff_table(proposal),
         Facts(proposal_facts(proposal, snapshot)),
         *((headroom_table(snapshot, proposal.candidate.plan),) if snapshot.memory else ()),

@@ -7,7 +7,7 @@ does not hold; the first that holds speaks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
@@ -98,10 +98,25 @@ def _memory(snapshot: JobSnapshot) -> Lead | None:
     proposal = snapshot.open_proposal
     if proposal is None or proposal.kind is not ProposalKind.PROTECT:
         return None
-    lines = running_out(snapshot)
-    needed = f"{_full_words(lines[0])} " if lines else "Memory is short. "
+    return proposed(proposal, snapshot)
+
+
+def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
+    """Return the sentence of an open proposal, whatever else the job has to say."""
     change = moves.move(proposal.baseline.plan, proposal.candidate.plan).order
-    return Lead(f"{needed}{_sentence(change)}", _price_and_pause(proposal, snapshot), Tone.WARNING)
+    match proposal.kind:
+        case ProposalKind.PROTECT:
+            lines = running_out(snapshot)
+            needed = _full_words(lines[0]) if lines else "Memory is short."
+            pause = _price_and_pause(proposal, snapshot)
+            return Lead(f"{needed} {_sentence(change)}", pause, Tone.WARNING)
+        case ProposalKind.EXPLORE:
+            words = _trial_words(proposal)
+        case ProposalKind.IMPROVE:
+            words = _better_words(proposal, snapshot)
+        case _:
+            assert_never(proposal.kind)
+    return Lead(words, _reason(proposal, snapshot), Tone.NEWS)
 
 
 def _full_words(line: MemoryLine) -> str:
@@ -126,11 +141,7 @@ def _chance(probability: float) -> str:
 
 def _proposed(snapshot: JobSnapshot) -> Lead | None:
     proposal = snapshot.open_proposal
-    if proposal is None:
-        return None
-    is_trial = proposal.kind is ProposalKind.EXPLORE
-    words = _trial_words(proposal) if is_trial else _better_words(proposal, snapshot)
-    return Lead(words, _reason(proposal, snapshot), Tone.NEWS)
+    return None if proposal is None else proposed(proposal, snapshot)
 
 
 def _trial_words(proposal: Proposal) -> str:
