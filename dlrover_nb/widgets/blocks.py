@@ -151,7 +151,9 @@ class View:
     def text(self, width: int = TEXT_WIDTH) -> str:
         """Return plain text, at most `width` wide except where it is verbatim."""
         lines = [*textwrap.wrap(self.title, width), "=" * min(len(self.title), width)]
-        for block in self.blocks:
+        for before, block in zip((None, *self.blocks), self.blocks, strict=False):
+            if isinstance(before, Lead | Table | StaticChart) and isinstance(block, Facts | Paragraph):
+                lines.append("")
             lines.extend(_block_lines(block, width))
         return "\n".join(lines)
 
@@ -308,7 +310,7 @@ def _block_lines(block: Block, width: int) -> list[str]:
 
 
 def _lead_lines(lead: Lead, width: int) -> list[str]:
-    return [*textwrap.wrap(lead.text, width), *textwrap.wrap(lead.detail, width), ""]
+    return [*textwrap.wrap(lead.text, width), *textwrap.wrap(lead.detail, width)]
 
 
 def _paragraph_lines(block: Paragraph, width: int) -> list[str]:

@@ -64,7 +64,6 @@ PAGE = {
     "overflow-x": "clip",  # empty elements of Bokeh's titles and tools reach over the edge
     **ANY,
 }
-FOR_SCREEN_READERS = {"position": "absolute", "width": "1px", "height": "1px", "clip-path": "inset(50%)"}
 HALF = {"min-width": "min(320px,100%)"}
 WRAP = {"flex-wrap": "wrap", **ANY}
 

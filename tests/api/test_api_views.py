@@ -127,9 +127,11 @@ def test_status_without_a_proposal_has_no_hint():
 
 def test_exploring_proposals_say_so_in_words():
     snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
-    for view in (StatusView(snapshot), PlansView(snapshot)):
-        assert "EXPLORE: " in str(view)
-        assert "may not be faster" in " ".join(str(view).split())
+    status, plans = (" ".join(str(view).split()) for view in (StatusView(snapshot), PlansView(snapshot)))
+    assert "Try adding one worker" in status
+    assert "A trial: it tells what such plans bring." in status
+    assert "EXPLORE: " in plans
+    assert "may not be faster" in plans
 
 
 def test_a_coefficient_that_the_data_does_not_determine_says_so():

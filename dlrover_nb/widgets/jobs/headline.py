@@ -208,7 +208,7 @@ def _under_way(snapshot: JobSnapshot) -> Lead | None:
     since = units.duration(max(snapshot.at_s - decision.at_s, 0.0))
     waits = [node for node in snapshot.nodes if node.waits_for]
     state = f"{units.counted(len(waits), 'node')} waiting for room, " if waits else ""
-    goes_on = "Training goes on." if snapshot.running is not None else "Training is paused."
+    goes_on = "Training goes on." if snapshot.samples_per_s > 0 else "Training is paused."
     doing = moves.move(snapshot.ran, snapshot.target).doing
     return Lead(f"{_sentence(f'{doing}: {state}{since} so far')} {goes_on}", tone=Tone.NEWS)
 

@@ -277,9 +277,7 @@ def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
         return (Paragraph(words, Tone.HINT, (f"%dlrover undo {name} {snapshot.under_way}",)),)
     if proposal is None:
         return ()
-    tone = Tone.EXPLORE if proposal.kind is ProposalKind.EXPLORE else Tone.HINT
-    text = f"Proposal {proposal.id} waits: {proposal.candidate.scale}. {kind_words(proposal)}"
-    return (Paragraph(text, tone, commands(name, proposal)),)
+    return (Paragraph(f"Answer {proposal.id} with one of:", Tone.HINT, commands(name, proposal)),)
 
 
 def kind_words(proposal: Proposal) -> str:

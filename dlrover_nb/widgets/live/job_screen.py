@@ -35,7 +35,7 @@ from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text
 from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
 from dlrover_nb.widgets.live.controls.whatif_sliders import Sliders
-from dlrover_nb.widgets.theme import FOR_SCREEN_READERS, PAGE
+from dlrover_nb.widgets.theme import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,7 +221,6 @@ class Screen:
         is_old = bool(state.link.badge) and not state.snapshot.phase.is_final
         self._lead.text = block_html(old_picture(state.link.age_s) if is_old else headline(state.snapshot))
         self._message.text = block_html(Paragraph(card.message, Tone.NEWS))
-        self._message.styles = {} if state.request else FOR_SCREEN_READERS  # the sentence says it to others
         self._card.text = card_html(card, state.snapshot) if self._why_shown else ""
         self._why.text = self._why_words
         if self._can_act:

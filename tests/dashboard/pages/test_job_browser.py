@@ -240,9 +240,9 @@ def test_the_live_frame_is_as_high_as_what_it_shows_after_another_width_too(serv
     until(lambda: page.evaluate(frame_px) > 900)
     wide = page.evaluate(frame_px)
     page.set_viewport_size({"width": 360, "height": 900})
-    until(lambda: page.evaluate(frame_px) > 1.5 * wide)
+    until(lambda: page.evaluate(frame_px) > 1.1 * wide)
     page.set_viewport_size({"width": 1400, "height": 900})
-    until(lambda: page.evaluate(frame_px) < 1.5 * wide)
+    until(lambda: page.evaluate(frame_px) < 1.1 * wide)
 
 
 @pytest.mark.release

@@ -49,9 +49,9 @@ def test_fifty_jobs_are_read_chosen_and_opened(cluster, serve, page):
     page.get_by_label("Job to highlight").select_option("job-7")
     page.get_by_role("button", name="Open job-7").click()
     page.get_by_text("job-7 (simulated)").first.wait_for()
-    page.get_by_role("button", name="Do it").wait_for()
+    page.get_by_role("button", name="Something else").wait_for()
     page.get_by_role("button", name="Close the opened job").click()
-    until(lambda: page.get_by_role("button", name="Do it").count() == 0, what="closing")
+    until(lambda: page.get_by_role("button", name="Something else").count() == 0, what="closing")
 
     cluster.job("job-7").stop(why="seen enough")
     until(lambda: "job-7 stopped" in table.aria_snapshot(), what="the end in words")
@@ -62,4 +62,4 @@ def test_the_job_that_was_asked_for_is_open_at_once(cluster, serve, page):
     page.goto(serve(ManyJobs(cluster, Poller(), "job-7").panel))
     page.get_by_text("job-7 (simulated)").first.wait_for()
     page.get_by_role("button", name="Close the opened job").click()
-    until(lambda: page.get_by_role("button", name="Do it").count() == 0, what="closing")
+    until(lambda: page.get_by_role("button", name="Something else").count() == 0, what="closing")
