@@ -4,9 +4,10 @@
 largest folders and the mean files of a folder, the share of import lines, lengths of functions, the longest
 chain of imports, module names that occur more than once, import cycles, how many values are named after what
 befell them, and how often tests use private names. With ``--check`` it exits with 1 where two modules import
-each other in any way, or where a file, a folder, a function or one of these two numbers is beyond its limit
-below. The limits are what the code had when they were set; they are lowered as the code gets better, never
-raised. Imports that go up the layers are not looked for here, since ``lint-imports`` refuses them.
+each other in any way, or where a file, a folder, a function, the chain or one of these two numbers is beyond
+its limit below. The limits are what the code had when they were set; they are lowered as the code gets
+better, never raised. Imports that go up the layers are not looked for here, since ``lint-imports`` refuses
+them. ``--chains`` prints the modules of all longest chains, each with what it imports in one.
 
 The share of import lines is that of import statements among the lines that are not blank, a comment or in a
 docstring.
@@ -49,6 +50,7 @@ PACKAGE = "dlrover_nb"
 MOST_LINES = 600  # of a file
 MOST_FILES = 16  # modules of a folder
 MOST_FUNCTION_LINES = 80
+MOST_CHAIN = 20  # modules of which each imports the next: this only falls
 MOST_DIALECT = 20  # names of values: this only falls
 MOST_REACHES = 321  # of tests into what is private: this only falls
 REACHING = frozenset({"getattr", "setattr", "delattr", "hasattr", "object"})  # calls that name an attribute
@@ -113,7 +115,11 @@ class Figures:
     def is_sound(self) -> bool:
         """Whether no rule is broken."""
         is_large = self.long_files or self.long_functions or self.large_folders
-        is_worse = self.n_dialect > MOST_DIALECT or self.n_reach > MOST_REACHES
+        is_worse = (
+            self.n_dialect > MOST_DIALECT
+            or self.n_reach > MOST_REACHES
+            or len(self.longest_chain) > MOST_CHAIN
+        )
         return not (is_large or any(self.cycles.values()) or is_worse)
 
 
@@ -218,6 +224,28 @@ def longest_chain(graph: Graph) -> tuple[str, ...]:
         return max(((name, *below(other)) for other in graph[name]), key=len, default=(name,))
 
     return max((below(name) for name in TopologicalSorter(graph).static_order()), key=len, default=())
+
+
+def on_longest_chains(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Return the modules of all longest chains, the first ones first, and what each imports in one."""
+    n_chain, above = len(longest_chain(graph)), defaultdict[str, set[str]](set)
+    for name, others in graph.items():
+        for other in others:
+            above[other].add(name)
+    below, before = _depths(graph), _depths({name: above[name] for name in graph})
+    return {
+        name: tuple(sorted(each for each in graph[name] if before[name] + below[each] == n_chain))
+        for name in sorted(graph, key=lambda name: (before[name], name))
+        if before[name] + below[name] - 1 == n_chain
+    }
+
+
+def _depths(graph: Graph) -> dict[str, int]:
+    """Return the modules of the longest chain that begins with each."""
+    depths: dict[str, int] = {}
+    for name in TopologicalSorter(graph).static_order():
+        depths[name] = 1 + max((depths[other] for other in graph[name]), default=0)
+    return depths
 
 
 def function_lines(sources: Iterable[Source]) -> list[tuple[int, str]]:
@@ -369,7 +397,7 @@ def format_figures(figures: Figures) -> str:
         f"lines of a function     {spread}",
         f"functions over {MOST_FUNCTION_LINES} lines {len(figures.long_functions)}",
         *_named(figures.long_functions),
-        f"longest import chain    {n_chain or 'none: modules import each other'}",
+        f"longest import chain    {n_chain or 'none: modules import each other'} (at most {MOST_CHAIN})",
         f"dialect in names        {figures.n_dialect} (at most {MOST_DIALECT}), most in",
         *_named(figures.dialect, N_NAMED),
         f"private names in tests  {figures.n_reach} (at most {MOST_REACHES}), most in",
@@ -394,8 +422,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--check", action="store_true", help="exit with 1 where a rule is broken")
+    parser.add_argument(
+        "--chains", action="store_true", help="print the modules of all longest chains instead"
+    )
     options = parser.parse_args()
-    figures = measure(read_sources(options.root), options.root)
+    sources = read_sources(options.root)
+    if options.chains:
+        chains = on_longest_chains(graphs(sources)[KINDS[0]])
+        sys.stdout.writelines(f"{name} -> {' '.join(others)}\n" for name, others in chains.items())
+        return 0
+    figures = measure(sources, options.root)
     sys.stdout.write(format_figures(figures) + "\n")
     return 1 if options.check and not figures.is_sound else 0
 

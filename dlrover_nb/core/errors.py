@@ -8,21 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.redaction import redact
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-MOST_SHOWN = 60  # letters of a value in a message: longer ones hide what is wrong with them
-
-
-def shown(value: object, most: int = MOST_SHOWN) -> str:
-    """Return a value as a message shows it: quoted, on one line, shortened, and without credentials."""
-    text = redact(value if isinstance(value, str) else repr(value))
-    if len(text) > most:
-        text = f"{text[: most * 2 // 3]}…{text[-most // 4 :]}"
-    return repr(text) if isinstance(value, str) else text
 
 
 class DlroverError(Exception):

@@ -16,7 +16,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.nearest import did_you_mean
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

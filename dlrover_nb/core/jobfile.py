@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.basics.nearest import by_words, did_you_mean
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.built_in import MODELS
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.moments import read_moment, write_moment

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 _TIME, _DAY = re.compile(r"\d{1,2}:\d{2}"), re.compile(r"\d{4}-\d{2}-\d{2}")
 EXAMPLES = "2026-12-01T06:00Z, 2026-12-01 06:00 in this machine's time zone, or 18:00 for the next 18:00"

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dlrover_nb.core.basics.nearest import did_you_mean
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.people import Grant
 from dlrover_nb.core.structs.views.alerts import AlertRules

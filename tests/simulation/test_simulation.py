@@ -14,8 +14,8 @@ from dlrover_nb.core.controller.plans.allotted import Allotted
 from dlrover_nb.core.master.external.job.shard_account import ShardAccount
 from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
-from dlrover_nb.core.rundir import job_file
-from dlrover_nb.core.rundir.log_frames import LogContent, read_log
+from dlrover_nb.core.rundir import log_file
+from dlrover_nb.core.rundir.log_file import LogContent, read_log
 from simulation.events import BusyMachine, Event
 from simulation.own.schedule import OwnScenario
 from simulation.search import SCENARIOS, failures, run, scenario
@@ -72,7 +72,7 @@ def test_a_seed_is_a_reproduction(kind: str) -> None:
 
 
 def test_a_damaged_log_that_is_taken_for_a_torn_tail_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_file, "read_log", lambda data, start: LogContent(read_log(data, start).entries))
+    monkeypatch.setattr(log_file, "read_log", lambda data, start: LogContent(read_log(data, start).entries))
     assert first_failure("own", 30) == "rows were trained twice"
 
 

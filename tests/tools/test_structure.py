@@ -62,6 +62,19 @@ def test_the_longest_chain_follows_relative_imports_and_leaves_out_other_package
     assert figures.is_sound
 
 
+def test_a_chain_that_is_too_long_is_unsound_and_its_modules_are_named(structure, write, monkeypatch):
+    root = write(one=MODULE.format("two"), two=MODULE.format("three"), three="x = 1\n")
+    monkeypatch.setattr(structure, "MOST_CHAIN", 3)
+    assert figures_of(structure, root).is_sound
+    for name, imported in {"first": "one", "side": "two"}.items():
+        (root / "dlrover_nb" / f"{name}.py").write_text(MODULE.format(imported))
+    assert not figures_of(structure, root).is_sound
+    graph = structure.graphs(structure.read_sources(root))["module level"]
+    chains = structure.on_longest_chains(graph)
+    assert [name.rpartition(".")[2] for name in chains] == ["first", "one", "two", "three"]
+    assert chains["dlrover_nb.one"] == ("dlrover_nb.two",)
+
+
 LONG_FILE = "x = 1\n" * 600
 LONG_FUNCTION = "def work():\n" + "    x = 1\n" * 79
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PLACEHOLDER = "***redacted***"
+MOST_SHOWN = 60  # letters of a value in a message: longer ones hide what is wrong with them
 MIN_LETTERS = 6  # of a value that is looked for in texts: a shorter one stands in many words by chance
 
 _SECRET_NAME = re.compile(
@@ -101,6 +102,14 @@ def redact(text: str) -> str:
     for shape in _SHAPES:
         text = shape.sub(rf"\g<1>{PLACEHOLDER}", text)
     return text
+
+
+def shown(value: object, most: int = MOST_SHOWN) -> str:
+    """Return a value as a message shows it: quoted, on one line, shortened, and without credentials."""
+    text = redact(value if isinstance(value, str) else repr(value))
+    if len(text) > most:
+        text = f"{text[: most * 2 // 3]}…{text[-most // 4 :]}"
+    return repr(text) if isinstance(value, str) else text
 
 
 def is_secret_name(name: str) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs import _check
 
 ROUNDING = 1e-9  # cores

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.client.handle import user_name
-from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a summary is decoded by its annotations
 
 if TYPE_CHECKING:

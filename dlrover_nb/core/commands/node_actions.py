@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands import fields as f
 from dlrover_nb.core.commands.requests import Decides
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,
     AdjustBatches,

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec import Struct
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands import fields as f
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.commands import Action, Command, choose
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode

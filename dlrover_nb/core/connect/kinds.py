@@ -18,10 +18,11 @@ from urllib.parse import unquote
 
 from dlrover_nb.core.backends.kubernetes.client.contexts import IN_CLUSTER, SCHEME, kubernetes_address
 from dlrover_nb.core.basics.nearest import did_you_mean
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.disk.paths import jobs_folder
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

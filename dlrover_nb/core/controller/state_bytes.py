@@ -12,20 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
-from dlrover_nb.core.planner.analysis import Analysis, analyse, fitted
-from dlrover_nb.core.planner.policies import POLICIES
-from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
+from dlrover_nb.core.planner.analysis import Analysis, analyse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.controller.analyst import Fit
-    from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.controller.controller import Controller
     from dlrover_nb.core.perf.model import ThroughputModel
-    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.planner.situation import Situation
     from dlrover_nb.core.structs.views.events import JobSubmitted
 
@@ -54,26 +50,16 @@ def pack(controller: Controller) -> tuple[JobSubmitted, bytes]:
     return controller.job, encoder.pack({name: dict(vars(part)) for name, part in every.items()})
 
 
-def unpack(
-    job: JobSubmitted,
-    state: bytes,
-    settings: ControllerSettings | None = None,
-    *,
-    policy: Policy = POLICIES[DEFAULT_POLICY],
-    fit: Fit = fitted,
-) -> Controller:
-    """Return a controller with the state that `pack` returned.
+def restore(controller: Controller, state: bytes) -> Controller:
+    """Give a new controller the state that `pack` returned, and return it.
 
     Raises
     ------
     WireError
         When it is damaged, or of a release that this one cannot read.
     """
-    controller = Controller(job, settings, policy=policy, fit=fit)
-    decoder = GraphDecoder(
-        _links(controller), packages=PACKAGES, swapped={Analysis: _AnalysisMaker(fit).analysis}
-    )
-    states = decoder.unpack(state)
+    analysis = _AnalysisMaker(controller.dependencies.fit).analysis
+    states = GraphDecoder(_links(controller), packages=PACKAGES, swapped={Analysis: analysis}).unpack(state)
     if not isinstance(states, dict) or "" not in states:
         raise WireError("expected the state of a controller, got something else")
     for name, part in parts(controller).items():

@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import is_list, is_text, item_type, text_array
 from dlrover_nb.core.data.types.agreement import read_types
 from dlrover_nb.core.data.types.trained_types import check_plain, ids_as_trained, numbers_as_trained
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundErro
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
+    from typing import IO, BinaryIO
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of some file systems, and of folders on them
@@ -75,6 +75,22 @@ def replace_synced(temporary: Path, path: Path) -> None:
     _sync_path(temporary, os.O_RDWR)
     temporary.replace(path)
     _sync_path(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def replace_open(path: Path, data: bytes) -> BinaryIO:
+    """Replace a file atomically by one of mode 0600; return it, open at its end."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    file = open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")  # noqa: PTH123, SIM115 - pathlib opens no descriptor; the caller closes it
+    try:
+        file.write(data)
+        file.flush()
+        replace_synced(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise
+    return file
 
 
 def _sync_path(path: Path, flags: int) -> None:

@@ -9,8 +9,14 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.provenance import PREFIX, notes_of
 from dlrover_nb.core.export.quantities import resources_of
-from dlrover_nb.core.manifests.affinity import beside_roles
-from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_template, variables, with_own
+from dlrover_nb.core.manifests.podspec import (
+    beside_roles,
+    container_of,
+    image_of,
+    pod_template,
+    variables,
+    with_own,
+)
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.manifests.affinity import beside_roles
 from dlrover_nb.core.manifests.pod_parts import (
     CERTIFICATE_KEY,
     HTTPS_PORT,
@@ -21,6 +20,7 @@ from dlrover_nb.core.manifests.pod_parts import (
     RUN_LABEL,
     secret_name,
 )
+from dlrover_nb.core.manifests.podspec import beside_roles
 from dlrover_nb.core.master.external.launch.pod_script import (
     CLUSTER_VAR,
     HTTPS_PORT_VAR,

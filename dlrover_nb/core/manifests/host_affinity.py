@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.host_choice import MOST_WEIGHT
-from dlrover_nb.core.manifests.pod_parts import HOSTNAME, PREFIX
+from dlrover_nb.core.manifests.pod_parts import PREFIX
+from dlrover_nb.core.manifests.podspec import HOSTNAME
 from dlrover_nb.core.structs.cluster.host_wish import HostWish
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ PREFIX = "dlrover-nb/"
 JOB_LABEL, RUN_LABEL = f"{PREFIX}job", f"{PREFIX}run"
 ROLE_LABEL, NODE_LABEL = f"{PREFIX}role", f"{PREFIX}node"
 MASTER_ROLE = "master"
-HOSTNAME = "kubernetes.io/hostname"
 RUN_LETTERS = 8  # of the name of a run
 
 VIEW_NOTE = f"{PREFIX}view"  # annotation of a Job or an ElasticJob: the token of `view_token`

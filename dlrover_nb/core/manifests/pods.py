@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.manifests.external_pod import as_external
 from dlrover_nb.core.manifests.pod_parts import (
-    HOSTNAME,
     JOB_LABEL,
     NODE_LABEL,
     PREFIX,
@@ -27,7 +26,7 @@ from dlrover_nb.core.manifests.pod_parts import (
     variables,
     volumes,
 )
-from dlrover_nb.core.manifests.podspec import with_own
+from dlrover_nb.core.manifests.podspec import HOSTNAME, with_own
 from dlrover_nb.core.runtime.process.limits import thread_variables
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.pod_contract import (

@@ -1,4 +1,4 @@
-"""A job's pod settings (`KubernetesSpec`) as fields of a pod and its container.
+"""A job's pod settings (`KubernetesSpec`) as fields of a pod and its container, and where roles run.
 
 Only given settings are written: the rest is the cluster's default. Variables in pods are readable by
 everybody, so those that `structs.secrets.without_secrets` left out are not here either.
@@ -13,10 +13,13 @@ from dlrover_nb.core.structs.job.kubernetes import DEFAULT_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from dlrover_nb.core.structs.job.external import ExternalRole
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
 
 Group = dict[str, object]
+HOSTNAME = "kubernetes.io/hostname"
+_RULE = "requiredDuringSchedulingIgnoredDuringExecution"
 _SOURCES = {  # field of `Volume` -> kind of a pod's volume, key of its name
     "claim": ("persistentVolumeClaim", "claimName"),
     "host_path": ("hostPath", "path"),
@@ -146,3 +149,31 @@ def _volume(index: int, volume: Volume) -> Group:
 def _mount(index: int, volume: Volume) -> Group:
     mount: Group = {"name": f"volume-{index}", "mountPath": volume.mount}
     return {**mount, "readOnly": True} if volume.read_only else mount
+
+
+def beside_roles(
+    affinity: Mapping[str, Any], own: ExternalRole, labels: Mapping[str, str], role_label: str
+) -> dict[str, Any]:
+    """Return the affinity of a pod's spec, and where its role says that it runs; a pod that cannot waits.
+
+    Parameters
+    ----------
+    affinity
+        The affinity so far.
+    own
+        The program of the pod's role.
+    labels, role_label
+        Labels of all pods of the job, and the name of the one with a pod's role.
+    """
+
+    def of_role(role: str) -> dict[str, Any]:
+        there = {**labels, role_label: str(role)}
+        return {"labelSelector": {"matchLabels": there}, "topologyKey": HOSTNAME}
+
+    roles_of = {"podAffinity": own.together_with, "podAntiAffinity": own.apart_from}
+    more = {
+        kind: affinity.get(kind, {}) | {_RULE: [of_role(name) for name in names]}
+        for kind, names in roles_of.items()
+        if names
+    }
+    return {**affinity, **more}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.disk.files import make_folder, sync_folder, writing_to
 from dlrover_nb.core.disk.paths import jobs_folder
-from dlrover_nb.core.errors import NotFoundError, shown
+from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import job_of
 

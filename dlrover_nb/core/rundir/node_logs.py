@@ -24,8 +24,8 @@ from dataclasses import replace
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.redaction import Redactor
-from dlrover_nb.core.errors import NotFoundError, shown
+from dlrover_nb.core.basics.redaction import Redactor, shown
+from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.rundir.locate import run_folder
 from dlrover_nb.core.runtime.process.last_words import last_error
 from dlrover_nb.core.runtime.process.output import STREAMS, Tail, head, output_path, read_head

@@ -1,6 +1,6 @@
 """The shards of an external job on disk: a write-ahead log of its ledger alone.
 
-It is the log of own jobs (`core.rundir.job_file`) with entries of another content: the first holds the
+It is the log of own jobs (`core.rundir.log_file`) with entries of another content: the first holds the
 complete ledger, each later one the changes since the one before. So a grant costs a few dozen bytes however
 many shards there are.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.master.own.write_ahead_log import Entry
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
+from dlrover_nb.core.rundir.log_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.sharding.changes import apply_changes
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import Split

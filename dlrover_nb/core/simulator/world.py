@@ -18,7 +18,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.simulator.cluster import SimCluster
 from dlrover_nb.core.simulator.description import WorldSettings
 from dlrover_nb.core.simulator.engine import Engine

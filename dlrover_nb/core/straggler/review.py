@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState

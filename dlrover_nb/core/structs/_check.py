@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 
 
 class Question(StrEnum):

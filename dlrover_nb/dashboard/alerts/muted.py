@@ -10,8 +10,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.stores.notes import Note
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

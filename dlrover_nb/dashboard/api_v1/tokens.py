@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands.rights import why_not
 from dlrover_nb.core.commands.second_person import NO_RULES, Rules
-from dlrover_nb.core.errors import NotAllowedError, NotFoundError, shown
+from dlrover_nb.core.errors import NotAllowedError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.history.stores.alerts import AlertStore

@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands.table import REQUESTS
 from dlrover_nb.core.errors import (
     BackendError,
@@ -28,7 +29,6 @@ from dlrover_nb.core.errors import (
     NotWrittenError,
     SecondPersonError,
     StaleDecisionError,
-    shown,
 )
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.forms.fields import action_fields, needed, values_of

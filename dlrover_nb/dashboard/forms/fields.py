@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import NODEFAULT, UNSET
 from msgspec.structs import fields
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands.arguments import number_type, plain_type
 from dlrover_nb.core.commands.requests import SIZES, Replans
 from dlrover_nb.core.commands.table import REQUESTS
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.dashboard.common.waiting_requests import clusters_of
 from dlrover_nb.dashboard.forms.act import Ended, Fate, refused

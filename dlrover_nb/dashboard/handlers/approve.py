@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.commands import Action, Asker, Command, Entry
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.dashboard.alerts.links import SEPARATOR

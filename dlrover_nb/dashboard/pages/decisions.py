@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands.since import parse_since
-from dlrover_nb.core.errors import InvalidValueError, NotAllowedError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
 from dlrover_nb.core.structs.decisions.audited import AuditFilter
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.dashboard.page import Page

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.client.past.comparison import end_s
 from dlrover_nb.core.client.past.recorded_moment import happenings_of, moment_of
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.dashboard.pages.replays import REPLAYS, Reading
 from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import units

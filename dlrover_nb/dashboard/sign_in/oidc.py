@@ -30,7 +30,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet, OctKey
 
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotAllowedError, NotFoundError
 from dlrover_nb.core.yamltext import load_documents
 from dlrover_nb.dashboard.settings import is_loopback
 

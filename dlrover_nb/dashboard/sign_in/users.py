@@ -22,9 +22,10 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.disk.files import replace_synced
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history.stores.credentials import PERSON_LENGTH, credential_id
 from dlrover_nb.core.structs.decisions.people import Grant, Person
 from dlrover_nb.core.yamltext import load_documents, to_yaml

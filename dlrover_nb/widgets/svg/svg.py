@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.svg import extent
 from dlrover_nb.widgets.svg import ticks as tick
 from dlrover_nb.widgets.svg.label_layout import CHAR, ROW_PX, Room, Side, row_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.svg.palette import BLUE
 from dlrover_nb.widgets.theme import SVG_BG, SVG_INK
 

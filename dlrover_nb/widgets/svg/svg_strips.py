@@ -7,9 +7,9 @@ a piece contains text where there is room, or a mark.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
-from dlrover_nb.widgets.blocks import escape
 from dlrover_nb.widgets.svg import ticks
 from dlrover_nb.widgets.svg.label_layout import CHAR
 from dlrover_nb.widgets.svg.svg_elements import Tile, card, ink_on, swatch, text

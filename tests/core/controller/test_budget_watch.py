@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.plans.restarted_controller import restarted
 
-from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
@@ -126,7 +126,7 @@ def test_what_was_spent_is_in_the_journal_and_in_a_snapshot(make_job):
     for event in job.journal[1:]:
         replayed.handle(event)
     assert replayed.view().budget == job.view.budget
-    restored = state_bytes.unpack(*state_bytes.pack(job.controller), job.settings)
+    restored = restarted(job.controller)
     assert restored.spent == job.controller.spent
     further = CostChanged(job.at_s + 20.0, 0.0)
     assert ends(restored.handle(further)) == ends(job.tell(further)) != []

@@ -15,6 +15,7 @@ from support.plans.restarted_controller import Twins, difference, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import state_bytes
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
@@ -172,4 +173,4 @@ def test_a_damaged_state_is_refused(job):
     submitted, state = state_bytes.pack(job.controller)
     for damaged in (b"", state[:-7], b"\xc1" + state, b"\x92\x90\x01"):
         with pytest.raises(WireError):
-            state_bytes.unpack(submitted, damaged)
+            state_bytes.restore(Controller(submitted), damaged)

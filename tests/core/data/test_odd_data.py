@@ -17,12 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.data import encode as encode_module
 from dlrover_nb.core.data.encode import distinct, hash_values
 from dlrover_nb.core.data.objects.arrow_tables import as_table
 from dlrover_nb.core.data.selection.inspection import take_data
-from dlrover_nb.core.errors import DlroverError, InvalidValueError, shown
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.views.schema import Use

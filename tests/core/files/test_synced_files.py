@@ -15,8 +15,9 @@ from dlrover_nb.core.master.own.master import JobMaster
 from dlrover_nb.core.master.own.write_ahead_log import Entry, WriteAheadLog
 from dlrover_nb.core.models.metrics import evaluate
 from dlrover_nb.core.rundir.external_state import StateFile
-from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, JobFile, WriteAheadLogFile, write_job
+from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG, JobFile, write_job
 from dlrover_nb.core.rundir.journal import JOURNAL, Journal, compress
+from dlrover_nb.core.rundir.log_file import WriteAheadLogFile
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobSpec

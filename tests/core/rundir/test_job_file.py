@@ -17,17 +17,8 @@ from hypothesis import strategies as st
 from dlrover_nb.core.codec import Tagged, to_json
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.master.own.write_ahead_log import Entry
-from dlrover_nb.core.rundir.job_file import (
-    JOB,
-    WRITE_AHEAD_LOG,
-    JobFile,
-    ReadLog,
-    WriteAheadLogFile,
-    read_job,
-    read_log_file,
-    write_job,
-)
-from dlrover_nb.core.rundir.log_frames import LogDamage
+from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, JobFile, read_job, write_job
+from dlrover_nb.core.rundir.log_file import LogDamage, ReadLog, WriteAheadLogFile, read_log_file
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
 

@@ -18,8 +18,9 @@ from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
-from dlrover_nb.core.rundir.job_file import read_job, read_log_file
+from dlrover_nb.core.rundir.job_file import read_job
 from dlrover_nb.core.rundir.journal import read_events
+from dlrover_nb.core.rundir.log_file import read_log_file
 from dlrover_nb.core.rundir.node_logs import read_logs
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.events import JobSubmitted, PhaseChanged

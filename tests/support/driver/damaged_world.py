@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.errors import CheckpointError, DlroverError
 from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
-from dlrover_nb.core.rundir.log_frames import HEAD_BYTES
+from dlrover_nb.core.rundir.log_file import HEAD_BYTES
 from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.wire.messages import Saved

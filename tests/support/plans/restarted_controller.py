@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 
 from dlrover_nb.core.controller import state_bytes
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.object_graph import attributes
 from dlrover_nb.core.planner.analysis import Analysis
@@ -17,7 +18,7 @@ from dlrover_nb.core.planner.analysis import Analysis
 def restarted(controller):
     job, state = state_bytes.pack(controller)
     of = controller.dependencies
-    return state_bytes.unpack(job, state, of.settings, policy=of.policy, fit=of.fit)
+    return state_bytes.restore(Controller(job, of.settings, policy=of.policy, fit=of.fit), state)
 
 
 def difference(a, b, path="", seen=None):

@@ -16,9 +16,9 @@ from support.driver.driver_world import features, plan
 
 from dlrover_nb.core.alerts import JobMemory, findings
 from dlrover_nb.core.errors import CheckpointError
-from dlrover_nb.core.rundir import job_file, journal
-from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG, read_log_file
-from dlrover_nb.core.rundir.log_frames import LogContent
+from dlrover_nb.core.rundir import journal, log_file
+from dlrover_nb.core.rundir.job_file import JOB, WRITE_AHEAD_LOG
+from dlrover_nb.core.rundir.log_file import LogContent, read_log_file
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -81,8 +81,8 @@ def test_five_hundred_damaged_files_cost_no_row_and_train_none_twice(in_memory: 
 def test_a_log_that_is_cut_at_its_first_bad_entry_is_found(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = job_file.read_log
-    monkeypatch.setattr(job_file, "read_log", lambda data, start: LogContent(whole(data, start).entries))
+    whole = log_file.read_log
+    monkeypatch.setattr(log_file, "read_log", lambda data, start: LogContent(whole(data, start).entries))
     with pytest.raises(AssertionError, match=r"rows were trained .* times"):
         try_cases(in_memory, range(0, 40, 2))
 

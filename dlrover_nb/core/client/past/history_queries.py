@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import BackendError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.summary import JobSummary

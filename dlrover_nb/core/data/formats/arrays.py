@@ -16,8 +16,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import check_distinct, kind_of
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

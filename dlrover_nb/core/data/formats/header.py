@@ -15,8 +15,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import check_distinct
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.formats.arrays import table_of
 from dlrover_nb.core.data.kinds import Kind, kind_of, without_views
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dlrover_nb.core.basics.redaction import MOST_SHOWN, shown
 from dlrover_nb.core.data.kinds import Kind, is_number, is_text
 from dlrover_nb.core.data.selection.guesses import Guess, guess, typed
 from dlrover_nb.core.data.selection.value_evidence import ColumnValues
 from dlrover_nb.core.data.storage.file_set import FilesSource
 from dlrover_nb.core.data.types.agreement import read_types, value_type
 from dlrover_nb.core.data.types.number_text import share_of_numbers
-from dlrover_nb.core.errors import MOST_SHOWN, InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.data.column_types import PLAIN, ColumnType, WrittenNumbers, column_types
 from dlrover_nb.core.structs.views.schema import Use
 

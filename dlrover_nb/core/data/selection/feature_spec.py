@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.encode import (
     MISSING,
     PADDING,
@@ -39,7 +40,7 @@ from dlrover_nb.core.data.source import open_source
 from dlrover_nb.core.data.storage.file_set import FilesSource
 from dlrover_nb.core.data.types.agreement import value_type, written_types
 from dlrover_nb.core.data.types.trained_types import form_of, numbers_as_trained, time_type
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn, SequenceSpec
 from dlrover_nb.core.structs.job.spec_choices import Embedding
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.encode import labels_of
 from dlrover_nb.core.data.formats.parquet import ParquetSource
 from dlrover_nb.core.data.kinds import Kind, is_text, item_type, text_array
@@ -28,7 +29,6 @@ from dlrover_nb.core.data.storage.partitions import values_of, with_partitions
 from dlrover_nb.core.data.types.agreement import aligned, read_types, value_type
 from dlrover_nb.core.data.types.number_text import are_numbers, forms_of, keys_of
 from dlrover_nb.core.data.types.trained_types import numbers_as_trained
-from dlrover_nb.core.errors import shown
 from dlrover_nb.core.structs.data.column_types import ColumnType, column_types
 from dlrover_nb.core.structs.views.schema import ColumnSchema, DataSchema, Use
 

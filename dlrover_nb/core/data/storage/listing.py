@@ -15,9 +15,10 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.storage import remote
 from dlrover_nb.core.data.storage.remote import RemoteFile
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.job.datafiles import FILES, bare, format_of, is_pattern, is_url
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 

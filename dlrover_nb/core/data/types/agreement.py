@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import is_bytes, is_list, is_number, is_text, list_of
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

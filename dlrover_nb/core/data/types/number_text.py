@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import MISSING_TEXTS, text_array
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.data.column_types import WrittenNumbers
 
 if TYPE_CHECKING:

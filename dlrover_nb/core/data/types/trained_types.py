@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.data.kinds import (
     MISSING_TEXTS,
     Kind,
@@ -45,7 +46,7 @@ from dlrover_nb.core.data.kinds import (
 )
 from dlrover_nb.core.data.types.agreement import read_types
 from dlrover_nb.core.data.types.number_text import numbers_of
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.data.features import NumberForm, TextForm
 
 if TYPE_CHECKING:

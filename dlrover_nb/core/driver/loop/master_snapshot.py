@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.controller.controller import Controller
-    from dlrover_nb.core.controller.settings import ControllerSettings
-    from dlrover_nb.core.planner.policies.policy import Policy
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.views.events import Event, Instruction
     from dlrover_nb.core.telemetry import JobTelemetry
@@ -91,13 +89,13 @@ def pack(controller: Controller, telemetry: TelemetryState, recent: Recent) -> b
     return GraphEncoder({}).pack((job, state, rows, tuple(recent.remembered), tuple(recent.last.values())))
 
 
-def unpack(data: bytes, settings: ControllerSettings | None, find: Callable[[str], Policy]) -> Restored:
+def unpack(data: bytes, new: Callable[[JobSubmitted], Controller]) -> Restored:
     """Return what `pack` was given.
 
     Parameters
     ----------
-    find
-        Finds the policy of a name.
+    new
+        Makes the controller of a job.
 
     Raises
     ------
@@ -108,5 +106,5 @@ def unpack(data: bytes, settings: ControllerSettings | None, find: Callable[[str
     if not isinstance(parts, tuple) or len(parts) != 5 or not isinstance(parts[0], JobSubmitted):
         raise WireError("expected a snapshot of a master, got something else")
     job, state, rows, remembered, last = parts
-    controller = state_bytes.unpack(job, state, settings, policy=find(job.spec.policy))
+    controller = state_bytes.restore(new(job), state)
     return Restored(controller, from_msgpack(rows, TelemetryState), Recent(remembered, last))

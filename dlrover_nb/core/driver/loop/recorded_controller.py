@@ -109,10 +109,12 @@ class RecordedController:
         """Time of the last event; minus infinity before the first."""
         return float("-inf") if self._controller is None else self._controller.at_s
 
+    def _new(self, job: JobSubmitted) -> Controller:
+        return Controller(job, self._settings, policy=find_policy(job.spec.policy))
+
     def _handle(self, event: Event) -> tuple[Instruction, ...]:
         if self._controller is None and isinstance(event, JobSubmitted):
-            policy = find_policy(event.spec.policy)
-            self._controller = Controller(event, self._settings, policy=policy)
+            self._controller = self._new(event)
             return self._controller.first_orders
         return self.controller.handle(event)
 
@@ -198,7 +200,7 @@ class RecordedController:
 
     def _restore(self, segment: Segment) -> bool:
         try:
-            restored = master_snapshot.unpack(read_snapshot(segment.snapshot), self._settings, find_policy)
+            restored = master_snapshot.unpack(read_snapshot(segment.snapshot), self._new)
         except DlroverError as error:
             logger.warning("job %s continues from an earlier snapshot: %s", self._job, error)
             return False

@@ -21,7 +21,7 @@ from dlrover_nb.core.master.shared.orders import (
     SweepCheckpoints,
     WriteManifest,
 )
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile
+from dlrover_nb.core.rundir.log_file import WriteAheadLogFile
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 if TYPE_CHECKING:

@@ -40,11 +40,10 @@ from dlrover_nb.core.rundir.job_file import (
     hold_folder,
     listen_again,
     read_job,
-    read_log_file,
     submit_from,
     write_job,
 )
-from dlrover_nb.core.rundir.log_frames import LogDamage
+from dlrover_nb.core.rundir.log_file import LogDamage, read_log_file
 from dlrover_nb.core.rundir.node_logs import NodeLogs, names_in
 from dlrover_nb.core.rundir.origin import origin_of
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim

@@ -83,12 +83,11 @@ class Walk:
         """Go to a saved state."""
         self.facts, self.controller = saved.facts, None
         if saved.job is not None:
-            policy = find_policy(saved.job.spec.policy)
-            self.controller = state_bytes.unpack(saved.job, saved.state, self._settings, policy=policy)
+            self.controller = state_bytes.restore(self._new(saved.job), saved.state)
 
     def begin_at(self, path: Path) -> None:
         """Begin with the snapshot of a segment; `WireError` where it cannot be read."""
-        restored = master_snapshot.unpack(read_snapshot(path), self._settings, find_policy)
+        restored = master_snapshot.unpack(read_snapshot(path), self._new)
         self.controller, view = restored.controller, restored.controller.view()
         plan = view.markers[-1].plan if view.markers else restored.controller.job.spec.plan
         phase = JobPhase.TRAINING if view.markers else JobPhase.STARTING
@@ -113,12 +112,15 @@ class Walk:
         self.facts = _after(self.facts, event, orders)
         return orders
 
+    def _new(self, job: JobSubmitted) -> Controller:
+        return Controller(job, self._settings, policy=find_policy(job.spec.policy))
+
     def _handle(self, event: Event) -> tuple[Instruction, ...]:
         if self.controller is not None:
             return self.controller.handle(event)
         if not isinstance(event, JobSubmitted):
             raise WireError("the submission cannot be read: nothing can follow from what came after it")
-        self.controller = Controller(event, self._settings, policy=find_policy(event.spec.policy))
+        self.controller = self._new(event)
         return self.controller.first_orders
 
 

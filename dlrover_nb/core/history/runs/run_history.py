@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import delete, exists, func, insert, literal, select
 
-from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import tables
 from dlrover_nb.core.history.database import Database, default_url, is_there
 from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_from, series_row

@@ -12,7 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.moments import read_moment
 from dlrover_nb.core.structs.plan.prices import MIB_PER_GIB
 

@@ -6,7 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.redaction import BareRepr, redact, redact_words
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import BareRepr, redact, redact_words, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import ROLE_NAME, Role, RolePlan
 

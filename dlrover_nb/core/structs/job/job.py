@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from dlrover_nb.core.basics.redaction import BareRepr, redact
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import BareRepr, redact, shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.data.column_types import WrittenNumbers, check_separator, column_types
 from dlrover_nb.core.structs.data.features import SequenceSpec

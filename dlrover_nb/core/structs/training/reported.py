@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dlrover_nb.core.errors import InvalidValueError, shown
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
 TRAINER_PATH = "/v1/trainer"  # of a master's HTTP: where programs of its job report in this form

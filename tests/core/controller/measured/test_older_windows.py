@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.plans.restarted_controller import restarted
 
 from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.measured.measurement import Measurement
@@ -124,7 +125,7 @@ def test_a_snapshot_of_a_release_without_sums_is_read_and_goes_on(make_job):
     for part, names in ((measured, ("_older", "n_change")), (analyst, ("_n_change",))):
         for name in names:
             delattr(part, name)
-    job.controller = state_bytes.unpack(*state_bytes.pack(job.controller), job.settings)
+    job.controller = restarted(job.controller)
     job.train(60)
     restored = state_bytes.parts(job.controller)["_measured"]
     assert max(row.n_window for row in restored.evidence) > 1

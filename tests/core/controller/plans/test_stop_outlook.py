@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.measured.quality_log import QualityLog
 from dlrover_nb.core.controller.settings import ControllerSettings
-from dlrover_nb.core.controller.state_bytes import pack, unpack
+from dlrover_nb.core.controller.state_bytes import pack, restore
 from dlrover_nb.core.planner.advising.explain import binding
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.finish_chance import Due, chances, sure_share
@@ -109,7 +110,7 @@ def test_a_rollback_undoes_evaluations_of_rows_that_are_trained_again() -> None:
 def test_a_snapshot_keeps_the_evaluations(trained) -> None:
     job = trained()
     submitted, state = pack(job.controller)
-    again = unpack(submitted, state, SETTINGS)
+    again = restore(Controller(submitted, SETTINGS), state)
     assert again.view().stop == job.view.stop
     assert again.view() == job.view
 

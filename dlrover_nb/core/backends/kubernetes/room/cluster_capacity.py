@@ -20,7 +20,8 @@ from dlrover_nb.core.backends.kubernetes.room.kueue import is_managed
 from dlrover_nb.core.deadline.host_choice import Host
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.export.quantities import MIB, amount
-from dlrover_nb.core.manifests.pod_parts import HOSTNAME, JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, pod_frame
+from dlrover_nb.core.manifests.podspec import HOSTNAME
 from dlrover_nb.core.structs.cluster import cluster_load
 from dlrover_nb.core.structs.cluster.cluster_load import total
 from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED

@@ -20,7 +20,7 @@ from dlrover_nb.core.master.shared.orders import (
     WriteManifest,
 )
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
-from dlrover_nb.core.rundir.job_file import WriteAheadLogFile, read_log_file
+from dlrover_nb.core.rundir.log_file import WriteAheadLogFile, read_log_file
 from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.structs.plan.resources import Role
 
