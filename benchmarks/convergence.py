@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -37,10 +38,13 @@ from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.models.metrics import auc, log_loss
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode, Sync
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.runtime.single_process import train_single
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,10 @@ import argparse
 import json
 import math
 import statistics
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +27,12 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.models.metrics import auc
 from dlrover_nb.core.runtime.exchange.packing import CODECS, Packer, pack_answer, unpack_answer, unpack_push
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.runtime.single_process import train_single
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec

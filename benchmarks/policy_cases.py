@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,6 @@ import numpy as np
 from dlrover_nb.core.baselines import JobState, well_tuned
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, SpeedTruth, read_tables
-from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
@@ -20,9 +21,11 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.samples import TimeSplit
 from dlrover_nb.core.warmstart import into_space
 
-if TYPE_CHECKING:
-    from pathlib import Path
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
+from support.plans.sampled_jobs import BATCH, BOUNDS, random_truth
+
+if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.spec_choices import Objective
 
 MACHINES = (NodeShape(32.0, 192 * 1024, 20),)  # DLRover-RM's small cluster

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +27,6 @@ from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.deadline.utilisation import host_load, utilisation
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
-from dlrover_nb.core.simulator.workload import BATCH, SIZES, random_truth
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
@@ -35,6 +36,10 @@ from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported, quota_changed
 from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
 from dlrover_nb.core.warmstart import into_space
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.plans.sampled_jobs import BATCH, SIZES, random_truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

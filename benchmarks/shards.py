@@ -25,6 +25,7 @@ import multiprocessing
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -33,6 +34,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.runtime.single_process import train_single
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -46,7 +51,6 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, connect_dealer
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord, Split
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec

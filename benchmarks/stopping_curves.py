@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,14 @@ from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource, training_shards
 from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
-if TYPE_CHECKING:
-    from pathlib import Path
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.runtime.single_process import LocalClient, LocalSource, training_shards
 
 N_PASS, N_PER_PASS, N_SCORED = 12, 10, 8_000
 MODELS = ("wide_deep", "dcn_v2")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+from support.runtime.single_process import train_single
 
 from dlrover_nb import connect, load_model
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.metrics import auc
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from dlrover_nb.core.simulator.workload import BATCH, JobSampler, random_truth, typical_plan
+from support.plans.sampled_jobs import BATCH, JobSampler, random_truth, typical_plan
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 OWN = ("dlrover_rm", "dlrover_rm_fleet")

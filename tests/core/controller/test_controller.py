@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.plans.replayed import replay
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import (

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from support.plans.replayed import replay
 from support.plans.restarted_controller import outcome, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.plans.computation import answer
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.plans.replayed import replay
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from support.cases import for_each
+from support.plans.replayed import replay
 from support.plans.restarted_controller import Twins, difference, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller import state_bytes
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.object_graph import GraphDecoder, GraphEncoder, fill
 from dlrover_nb.core.structs.decisions.decisions import Verdict

@@ -14,8 +14,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from support.plans.replayed import replay
 
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.pricing import cost_per_hour

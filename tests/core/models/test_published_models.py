@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
+from support.runtime.single_process import train_single, training_shards
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.errors import InvalidValueError
@@ -18,7 +19,6 @@ from dlrover_nb.core.models.dcn_v2 import DcnV2
 from dlrover_nb.core.models.din import Din
 from dlrover_nb.core.models.metrics import auc, log_loss
 from dlrover_nb.core.models.xdeepfm import Cin, XDeepFm
-from dlrover_nb.core.runtime.worker.local import train_single, training_shards
 from dlrover_nb.core.structs.data.features import SequenceInput
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite.missing import shared
 from support.cases import for_each
+from support.plans.sampled_jobs import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from support.plans.sim_world import make_plan
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -24,7 +25,6 @@ from dlrover_nb.core.simulator import (
 )
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.faults import DAY_S
-from dlrover_nb.core.simulator.workload import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.plan.capacity import NodeShape, fits, plan_needs
 
 TABLE = ("data", "dl2_ps_speed", "ps_worker_speed.csv")

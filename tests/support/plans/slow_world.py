@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.planner.policies import POLICIES
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, SetSize
@@ -30,6 +29,7 @@ from dlrover_nb.core.structs.views.events import (
     Remember,
     Scale,
 )
+from support.plans.replayed import replay
 
 WINDOW_S = 30.0
 ITER_S = 0.1  # of a node at normal speed with the job's batch

@@ -13,11 +13,11 @@ import pytest
 from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
 from support.driver.real_job import Job, plan, succeeded
+from support.plans.replayed import replay
 
 from dlrover_nb.core.basics import numerics
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.commands.requests import Scale, SetBatches
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.perf.model import ThroughputModel

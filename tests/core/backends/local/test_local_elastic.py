@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 from support.jobs.orders import ordered
+from support.runtime.single_process import train_single
 from support.waiting import until
 
 from dlrover_nb.core.backends.local.record import read_master
@@ -25,7 +26,6 @@ from dlrover_nb.core.models import metrics
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.runtime.allreduce.job import with_workers
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.sharding.continued import n_sample_of
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus

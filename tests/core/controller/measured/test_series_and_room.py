@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from support.plans.replayed import replay
 
 from dlrover_nb.core.controller.measured.rollup import Rollup
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.plans.replayed import replay
 
 from dlrover_nb.core.controller.auto_policy import AutoSettings
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions.decisions import (

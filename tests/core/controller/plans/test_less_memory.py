@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.plans.replayed import replay
 
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.plans.replayed import replay
 
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus, Verdict, version_of
 from dlrover_nb.core.structs.job.job import JobPhase

@@ -13,13 +13,13 @@ import numpy as np
 import psutil
 import pytest
 from support.driver.real_job import plan
+from support.plans.replayed import replay
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
 from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.controller.plans.questions import Question
-from dlrover_nb.core.controller.replay import replay
 from dlrover_nb.core.driver.loop import compute_process, computing
 from dlrover_nb.core.driver.loop.computing import Computing
 from dlrover_nb.core.planner.advising.advice import PlannerSettings

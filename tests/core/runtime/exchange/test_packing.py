@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from support.cases import for_each
 from support.runtime.node_world import FEATURES, SPEC, World, shard
+from support.runtime.single_process import train_single
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
@@ -28,7 +29,6 @@ from dlrover_nb.core.runtime.exchange.push_pull import Exchange, Form, Probe
 from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.node.preflight import validate_job
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync

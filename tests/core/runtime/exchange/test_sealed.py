@@ -12,6 +12,7 @@ import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.node_world import FEATURES, SPEC, World, shard
+from support.runtime.single_process import train_single
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.errors import WireError
@@ -22,7 +23,6 @@ from dlrover_nb.core.runtime.exchange.slab import of_ps
 from dlrover_nb.core.runtime.exchange.sockets import bind_router, connect_plain_dealer, new_keys
 from dlrover_nb.core.runtime.exchange.wire import MAX_FRAMES, encode
 from dlrover_nb.core.runtime.worker import ps_client
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.kernel_world import every_kernel  # noqa: F401 - repeats the tests on each kernel
 from support.runtime.node_world import SPEC, shard
+from support.runtime.single_process import train_single
 
 from dlrover_nb.core import extensions
 from dlrover_nb.core.data import make_features
@@ -19,7 +20,6 @@ from dlrover_nb.core.jobfile import job_from, known_values
 from dlrover_nb.core.runtime.kernels import kernel, numpy_kernel
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.runtime.kernels.rule import Rule
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.job import ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 

@@ -11,11 +11,11 @@ import numpy as np
 import psutil
 import pytest
 from support.runtime.node_world import FEATURES, SPEC, Gate, World, shard, with_heartbeat
+from support.runtime.single_process import train_single
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.node.node import main
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.job import DataSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 from dlrover_nb.core.structs.plan.resources import Role

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.runtime.node_world import FEATURES, SPEC, Gate, World, shard
+from support.runtime.single_process import train_single
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.ps import chunk_sender, migration_source
 from dlrover_nb.core.runtime.ps import migration as ps_migration
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.kernel_world import needs_c
 from support.runtime.node_world import FEATURES, SPEC, World, shard
+from support.runtime.single_process import LocalClient, LocalSource
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
@@ -28,7 +29,6 @@ from dlrover_nb.core.runtime.exchange.slab.of_worker import OfferedSlab
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
-from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec, Precision
 from dlrover_nb.core.structs.job.job import Averages, ModelSpec

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.node_world import FEATURES, SPEC, Gate, World, shard
+from support.runtime.single_process import LocalClient, train_single
 from support.waiting import LIMIT_S
 from test_nodes_in_step import BSP, ONE_PS, SSP, Together, grant, start
 
@@ -20,7 +21,6 @@ from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import ShardWork, prepare_batch
-from dlrover_nb.core.runtime.worker.local import LocalClient, train_single
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.worker.trainer import MOST_LATE, Trainer
 from dlrover_nb.core.structs.job.spec_choices import Optimizer

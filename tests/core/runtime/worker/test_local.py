@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.runtime.node_world import SPEC, shard
+from support.runtime.single_process import train_single
 
 from dlrover_nb.core.data import make_features
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
 
 RATES = {Optimizer.SGD: 0.5, Optimizer.ADAGRAD: 0.05, Optimizer.ADAM: 0.005}

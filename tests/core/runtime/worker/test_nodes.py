@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.runtime.node_world import FEATURES, MODEL, SPEC, Gate, World, shard
+from support.runtime.single_process import train_single
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
@@ -13,7 +14,6 @@ from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker import ps_client, worker
-from dlrover_nb.core.runtime.worker.local import train_single
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtime.node_world import FEATURES, SPEC, shard
+from support.runtime.single_process import LocalClient, LocalSource
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
@@ -20,7 +21,6 @@ from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.store import ParameterStore, even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.store.gradients import HARMLESS_NORM, LEAST_NORMS, UsualNorm, unusable
-from dlrover_nb.core.runtime.worker.local import LocalClient, LocalSource
 from dlrover_nb.core.runtime.worker.trainer import Trainer
 from dlrover_nb.core.structs.job.job import ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
