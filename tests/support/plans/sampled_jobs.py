@@ -18,7 +18,6 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.simulator.description import MemoryGrowth, SimulatedJob
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.truth import TermsTruth
-from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
@@ -93,9 +92,6 @@ def poisson_arrivals(
     -----
     By thinning: candidates at the largest rate, each kept with the share that its hour's rate has of it.
     """
-    _check.at_least("n", n, 1)
-    _check.above_zero("per_day", per_day)
-    _check.fraction("swing", swing)
     most = per_day * (1 + swing) / DAY_S
     at_s: list[float] = []
     now_s = 0.0
