@@ -43,7 +43,7 @@ from nearchus_jobs import MODELS, A, B, Cluster, Model, Nodes, measured, plan_of
 
 from dlrover_nb.core.baselines import JobState, optimus
 from dlrover_nb.core.bottleneck import JobQueues, Remedy, Step, WaitingJob, diagnose, fruitless, wanted
-from dlrover_nb.core.bottleneck.assignment import balanced, moved, scaled, spread, start_cores
+from dlrover_nb.core.bottleneck.remedy_plans import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan

@@ -31,10 +31,10 @@ from dlrover_nb.dashboard.handlers.form_posts import (
     FileHandler,
     SecondHandler,
     ViewsHandler,
+    alert_patterns,
 )
 from dlrover_nb.dashboard.handlers.health import Lives, Ready
 from dlrover_nb.dashboard.handlers.job_events import JobsEvents
-from dlrover_nb.dashboard.handlers.mute_form import alert_patterns
 from dlrover_nb.dashboard.handlers.page_files import FILES
 from dlrover_nb.dashboard.handlers.prometheus import Metrics, MetricsHandler, read_token
 from dlrover_nb.dashboard.pages import PAGES

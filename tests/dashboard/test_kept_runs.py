@@ -6,7 +6,7 @@ import pytest
 
 from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.dashboard.common.kept_runs import KEPT_S, N_KEPT, KeptRuns
+from dlrover_nb.dashboard.common.team import KEPT_S, N_KEPT, KeptRuns
 
 
 class Runs:

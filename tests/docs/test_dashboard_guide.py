@@ -14,8 +14,8 @@ from dlrover_nb.dashboard.alerts.senders import SIGNATURE, signature
 from dlrover_nb.dashboard.api_v1.handler import PER_PERSON
 from dlrover_nb.dashboard.pages import PAGES
 from dlrover_nb.dashboard.settings import ServeSettings, read_settings
+from dlrover_nb.dashboard.sign_in.by_password import N_FREE
 from dlrover_nb.dashboard.sign_in.oidc import read_oidc
-from dlrover_nb.dashboard.sign_in.throttle import N_FREE
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/how-to/dashboard.md").read_text()

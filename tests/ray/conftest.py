@@ -4,7 +4,7 @@ import ray
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray import master, ray_jobs, reach, summaries
-from dlrover_nb.core.backends.ray.names import master_of
+from dlrover_nb.core.backends.ray.summaries import master_of
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError
 

@@ -2,6 +2,7 @@
 
 The service knows the rights of the person, the idempotency keys, the rules on a second person, and the audit;
 the job's master checks what the person saw. Nothing else sends a command to a job.
+`perform` is the one place where a command becomes a call.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from dlrover_nb.core.client.link.perform import perform
 from dlrover_nb.core.client.own_commands import own_service
-from dlrover_nb.core.errors import DlroverError, StaleDecisionError
-from dlrover_nb.core.structs.decisions.commands import Asker, Entry
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
+from dlrover_nb.core.structs.decisions.commands import Action, Asker, Entry
 from dlrover_nb.core.structs.decisions.people import local_person
 
 if TYPE_CHECKING:
@@ -26,6 +26,28 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.commands import Command, SecondRequest
     from dlrover_nb.core.structs.decisions.decisions import Decision
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+
+
+def perform(link: MasterLink, command: Command, by: str) -> Decision | None:
+    """Carry out a command in a person's name; return the decision made, if it is one.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is none about a running job: submit and delete are the cluster's.
+    """
+    if command.decision is not None:
+        return link.decide(replace(command.decision, by=by))
+    if command.action is Action.STOP:
+        link.stop(by, command.why)
+        return None
+    choice = command.shard or command.batches or command.finish
+    if choice is None:
+        raise InvalidValueError(
+            f"{command.action} must be a command about a running job; ask the cluster for it"
+        )
+    link.choose(replace(choice, by=by))
+    return None
 
 
 class JobCommands:

@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.views.events import JobSubmitted
 from dlrover_nb.core.structs.views.past_jobs import JobTraits
 from dlrover_nb.core.structs.wire.pod_contract import outlives_node
 from dlrover_nb.core.usercode import identity
-from dlrover_nb.core.warmstart.pauses import usual_pauses
+from dlrover_nb.core.warmstart.start_plan import usual_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Width of the bands, calibrated by the job's own left-out configurations.
+"""Width of the bands: coefficients that fit equally well, calibrated by left-out configurations.
 
 Between the plans that were tried, `widening` compares each configuration's error, predicted without it, with
 the standard deviation claimed for it; the band is scaled so that 90 % of the errors lie inside (conformal in
@@ -9,17 +9,24 @@ Beyond what was tried the error grows with the distance. `drift` leaves out the 
 turn, predicts them from the rest, and takes the error per doubling. Where an axis has too few values, 0.1 is
 assumed: a term missing from the forms, a tenth of an iteration and growing with the axis, adds a tenth with
 the first doubling.
+
+The draws are of all forms together, in proportion to their weights. One table of draws carries three
+uncertainties at once: which form, which coefficients, and how large the errors are. To get a spread (bands,
+the next experiment), multiply a design matrix with it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.basics.numerics import Z_90, ndtri
+from dlrover_nb.core.perf import coefficients
 from dlrover_nb.core.perf.coefficients import TINY, shares_without
 from dlrover_nb.core.perf.forms import N_CHOICE
+from dlrover_nb.core.perf.terms import TERMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.perf.evidence import Evidence
     from dlrover_nb.core.perf.forms import FittedForm
+    from dlrover_nb.core.perf.prior import Prior
 
     Array = NDArray[np.float64]
 
@@ -35,6 +43,48 @@ N_CALM = 10  # errors of a calibrated model, added to the job's own
 PRIOR_DRIFT = 0.1  # of log T_iter per doubling, see above
 N_PRIOR_DRIFT = 2.0  # axes that the assumed drift counts for
 INNER = 0.6  # share of the configurations that predict the outer ones of an axis
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Standard errors of log T_iter of each configuration, and the degrees of freedom behind their size."""
+
+    each: Array
+    freedom: float
+
+
+def draw_all(
+    forms: Sequence[FittedForm], errors: Errors, *, n_draw: int, seed: int, prior: Prior | None
+) -> Array:
+    """Return coefficients of all `TERMS`: ndarray of shape (n_draw, 12), in mirrored pairs."""
+    table = []
+    for i, (form, n) in enumerate(zip(forms, _counts([w.weight for w in forms], n_draw), strict=True)):
+        rows = np.zeros((n, len(TERMS)))
+        if n:
+            rows[:, form.form.index] = _draw_form(form, errors, n, seed + i, prior) / form.solved.scale
+        table.append(rows)
+    return np.vstack(table)
+
+
+def _draw_form(form: FittedForm, errors: Errors, n_draw: int, seed: int, prior: Prior | None) -> Array:
+    belief = form.solved.belief
+    wider = np.sqrt(errors.freedom / np.random.default_rng(seed).chisquare(errors.freedom, n_draw))
+    if form.led and prior is not None:
+        guesses = prior.guesses(belief, n_draw, seed)
+    else:
+        guesses = coefficients.open_guesses(
+            n_draw, len(belief.mean), corner_mass=coefficients.CORNER_MASS, seed=seed
+        )
+    return coefficients.draw(form.solved, guesses, error=errors.each, wider=wider, seed=seed)
+
+
+def _counts(weights: Sequence[float], n_draw: int) -> list[int]:
+    """Return even numbers of draws in proportion to the weights, summing to `n_draw` (largest remainder)."""
+    pairs = np.asarray(weights) / np.sum(weights) * (n_draw // 2)
+    counts = np.floor(pairs).astype(int)
+    rest = np.argsort(counts - pairs, kind="stable")[: n_draw // 2 - counts.sum()]
+    counts[rest] += 1
+    return [2 * int(n) for n in counts]
 
 
 def widening(errors: Array, claimed: Array) -> float:

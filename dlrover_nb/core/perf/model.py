@@ -22,7 +22,7 @@ import numpy as np
 from dlrover_nb.core.basics.numerics import Z_90
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf import calibrate, coefficients, forms
-from dlrover_nb.core.perf.draws import Errors, draw_all
+from dlrover_nb.core.perf.calibrate import Errors, draw_all
 from dlrover_nb.core.perf.evidence import condense
 from dlrover_nb.core.perf.fit_input import read
 from dlrover_nb.core.perf.fit_report import Fitted, chosen_terms, identified_terms, report

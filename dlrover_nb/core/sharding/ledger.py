@@ -16,15 +16,14 @@ of shard objects was rejected: it takes a hundred times the memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlrover_nb.core import codec
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError
 from dlrover_nb.core.sharding.deaths import Deaths
-from dlrover_nb.core.sharding.holds import Hold, Holds
-from dlrover_nb.core.sharding.queue import ShardQueue
 from dlrover_nb.core.sharding.rows import RowsDone, still_begun
-from dlrover_nb.core.sharding.split import LedgerCheckpoint, LedgerRecord
+from dlrover_nb.core.sharding.split import HeldShard, LedgerCheckpoint, LedgerRecord
 from dlrover_nb.core.sharding.states import (
     DOING,
     DONE,
@@ -39,7 +38,109 @@ from dlrover_nb.core.sharding.states import (
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from dlrover_nb.core.sharding.split import Split
+
+
+class ShardQueue:
+    """The order of TODO shards by number: returned ones first, then the pass, then the next one.
+
+    Parameters
+    ----------
+    split
+        The shards.
+    epoch, place
+        Position of the next grant.
+    returned
+        Returned shards, which are granted first.
+    """
+
+    def __init__(self, split: Split, epoch: int = 0, place: int = 0, returned: Iterable[int] = ()) -> None:
+        self._split = split
+        self.epoch, self.place = epoch, place
+        self.returned = deque(returned)
+        self._order: Sequence[int] = self._order_of(epoch)
+
+    @property
+    def next_returned(self) -> int | None:
+        """The returned shard that is granted next; None: none was returned."""
+        return self.returned[0] if self.returned else None
+
+    def pop(self, state: bytearray) -> int | None:
+        """Remove and return the next shard that is TODO or new to `state`; None without one."""
+        if self.returned:
+            return self.returned.popleft()
+        while True:
+            while self.place < len(self._order):
+                shard = self._order[self.place]
+                self.place += 1
+                if shard >= len(state) or state[shard] == TODO:
+                    return shard
+            if self.epoch + 1 >= self._split.n_epoch:
+                return None
+            self.epoch, self.place = self.epoch + 1, 0
+            self._order = self._order_of(self.epoch)
+
+    def _order_of(self, epoch: int) -> Sequence[int]:
+        if self._split.is_stream:
+            return range(self._split.n_shard)
+        if epoch >= self._split.n_epoch:
+            raise CheckpointError(f"expected a place in {self._split.n_epoch} passes, got pass {epoch}")
+        return self._split.order(epoch).data  # yields plain ints without a list of them
+
+
+class Hold(NamedTuple):
+    """A granted shard."""
+
+    owner: str
+    grant: int
+    until: int
+    is_piece: bool  # the shard has more rows than `until`
+
+
+class Holds:
+    """All granted shards, in the order of the grants: who holds them, up to which row."""
+
+    def __init__(self) -> None:
+        self._holds: dict[int, Hold] = {}
+        self._shards: dict[str, dict[int, None]] = {}  # the same by owner: sets that keep their order
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._holds)
+
+    def __getitem__(self, shard: int) -> Hold:
+        return self._holds[shard]
+
+    def records(self) -> tuple[HeldShard, ...]:
+        """Return all of them, in the order of the grants."""
+        return tuple(HeldShard(shard, h.owner, h.grant, h.until) for shard, h in self._holds.items())
+
+    def of(self, owner: str) -> tuple[int, ...]:
+        """Return the shards of an owner, oldest first."""
+        return tuple(self._shards.get(owner, ()))
+
+    def covers(self, owner: str, shard: int, grant: int) -> bool:
+        """Whether `owner` holds a shard under that very grant."""
+        hold = self._holds.get(shard)
+        return hold is not None and hold.grant == grant and hold.owner == owner
+
+    def add(self, shard: int, hold: Hold) -> None:
+        """Record the holder of a free shard."""
+        self._holds[shard] = hold
+        self._shards.setdefault(hold.owner, {})[shard] = None
+
+    def let_go(self, shard: int) -> Hold:
+        """Release a shard; return its last hold."""
+        hold = self._holds.pop(shard)
+        mine = self._shards[hold.owner]
+        del mine[shard]
+        if not mine:
+            del self._shards[hold.owner]
+        return hold
 
 
 class ChangeLog:

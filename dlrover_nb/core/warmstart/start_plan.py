@@ -7,18 +7,31 @@ job (`smoothing.interpolate`); with too few past jobs for that it is Algorithm 1
 
 A start is only given where at least one past job is similar enough; a plan from dissimilar jobs would be
 worse than the safe default, because it would look well founded.
+
+The prior of its coefficients is one summary of similar jobs' fits, whose width includes their spread. A
+coefficient is per unit of its column (Eqs. 2-5), so it is valid for a job with another batch or another
+embedding width; that is why coefficients are averaged and not times. T_iter is linear in them: with a term
+that a fit did not use counting as zero, the mean coefficients predict the mean of the fits' predictions. A
+standard error combines the fits' errors and the variance between them: two precise fits that differ give a
+wide prior. A term counts as identified where it is identified in fits of at least half the weight.
+
+How long training stands still for other PS depends on disks, networks and how fast nodes start, which no
+constant knows. Each job keeps the pauses that it measured (`FitSummary.pauses`); a new job on that cluster
+expects their median until it has measured its own.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.warmstart.pooled_prior import combine
+from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge, TransitionKind
 from dlrover_nb.core.warmstart.rounding import numbers_of, plan_of
 from dlrover_nb.core.warmstart.similarity import WEIGHTS, differences, features, log_numbers, similarities
 from dlrover_nb.core.warmstart.smoothing import Relatives, exponential, interpolate
@@ -29,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
-    from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob
+    from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
     from dlrover_nb.core.warmstart.rounding import Into
 
     Array = NDArray[np.float64]
@@ -37,6 +50,63 @@ if TYPE_CHECKING:
 MIN_PAST = 8  # jobs from which on the change of needs with size is fitted
 LEAP = np.log(2.0)  # limit of the extrapolation beyond past jobs' numbers: a factor of 2
 MAX_PAST = 300  # the most similar ones; more only add computing time
+
+
+KNOWN_SHARE = 0.5  # of the weight of all fits, to call a term identified
+
+
+Pauses = tuple[tuple[str, float], ...]
+
+
+def usual_pauses(past: Sequence[PastJob], cluster: str) -> Pauses:
+    """Return the seconds to expect of each kind of change that a job on the cluster made.
+
+    Each job counts once, by the median of its own: one that changes its plan all day outweighs no other.
+    """
+    fits = [job.fit for job in past if job.fit is not None and job.traits.cluster == cluster]
+    usual = []
+    for kind in TransitionKind:
+        pauses = [[seconds for change, seconds in fit.pauses if change == kind] for fit in fits]
+        if medians := [median(own) for own in pauses if own]:
+            usual.append((str(kind), median(medians)))
+    return tuple(usual)
+
+
+def combine(fits: Sequence[tuple[float, FitSummary]]) -> FitSummary | None:
+    """Combine fits, each with its weight > 0, to one; None where there are none, or none has a coefficient.
+
+    M, D and m are those of the fit that weighs most: a coefficient has the same meaning as there.
+    """
+    if not fits:
+        return None
+    total = sum(weight for weight, _ in fits)
+    shares = [(weight / total, fit) for weight, fit in fits]
+    closest = max(shares, key=lambda pair: pair[0])[1]
+    names = dict.fromkeys(t.term for _, fit in shares for t in fit.terms)
+    terms = tuple(_term(name, shares) for name in names)
+    if not any(term.value > 0 for term in terms):
+        return None
+    return FitSummary(
+        at_s=max(fit.at_s for _, fit in shares),
+        terms=terms,
+        log_error=math.sqrt(sum(share * fit.log_error**2 for share, fit in shares)),
+        n_plan=max(fit.n_plan for _, fit in shares),
+        n_sample=sum(fit.n_sample for _, fit in shares),
+        dense_bytes=closest.dense_bytes,
+        embedding_dim=closest.embedding_dim,
+        batch_size=closest.batch_size,
+    )
+
+
+def _term(name: str, shares: Sequence[tuple[float, FitSummary]]) -> TermKnowledge:
+    """Return one term's weighted mean, and its error within and between the fits."""
+    used = [(share, term) for share, fit in shares for term in fit.terms if term.term == name]
+    mean = sum(share * term.value for share, term in used)
+    within = sum(share * term.std_error**2 for share, term in used)
+    between = sum(share * (term.value - mean) ** 2 for share, term in used)
+    between += (1 - sum(share for share, _ in used)) * mean**2  # it is zero in fits without it
+    identified = sum(share for share, term in used if term.identified) >= KNOWN_SHARE
+    return TermKnowledge(name, mean, math.sqrt(within + max(between, 0.0)), identified)
 
 
 class Method(StrEnum):

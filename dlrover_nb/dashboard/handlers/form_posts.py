@@ -9,8 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from tornado.web import HTTPError
+
 from dlrover_nb.core.errors import BackendError, DlroverError
 from dlrover_nb.core.history.stores.notes import Note
+from dlrover_nb.dashboard.alerts.muted import mute
 from dlrover_nb.dashboard.forms.act import act, back_to
 from dlrover_nb.dashboard.forms.flash import Flash, keep_flash
 from dlrover_nb.dashboard.forms.proposal_batch import answered
@@ -26,8 +29,33 @@ from dlrover_nb.widgets.blocks import Tone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from markupsafe import Markup
+
+    from dlrover_nb.dashboard.common.team import Team
+    from dlrover_nb.dashboard.sign_in import SignIn
+
+
+class MuteHandler(PersonHandler):
+    """Mutes a job, and leads back to the alerts."""
+
+    async def post(self) -> None:
+        """Keep until when."""
+        cluster, job, hours = (self.get_body_argument(name, "") for name in ("cluster", "job", "hours"))
+        notes, person, at_s = self.team.notes, self.person.name, self.team.now_s()
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                None, lambda: mute(notes, person, cluster, job, hours=hours, at_s=at_s)
+            )
+        except DlroverError as error:
+            raise HTTPError(422, "%s", error) from error
+        self.redirect(f"{self.root}/alerts", status=303)
+
+
+def alert_patterns(team: Team, sign_in: SignIn) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Return the handlers of alerts beside their page, as the server takes them."""
+    return [("/alerts/mute", MuteHandler, {"team": team, "sign_in": sign_in})]
 
 
 class FormHandler(PersonHandler):

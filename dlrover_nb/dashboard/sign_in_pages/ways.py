@@ -1,4 +1,7 @@
-"""Which way of signing in the settings ask for, with its pages."""
+"""Which way of signing in the settings ask for, with its pages.
+
+The secret of a server is brought once by a browser, which gets a cookie for it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tornado.web import HTTPError
+
 from dlrover_nb.core.clock import ThisMachine
 from dlrover_nb.core.history.stores.credentials import CredentialStore
+from dlrover_nb.dashboard.frame.base_handler import OwnHandler, own_path
+from dlrover_nb.dashboard.frame.entry_checks import Door
 from dlrover_nb.dashboard.sign_in import OwnAccount
 from dlrover_nb.dashboard.sign_in.by_oidc import OidcSignIn
 from dlrover_nb.dashboard.sign_in.by_password import PAGE, PasswordSignIn
@@ -20,7 +27,6 @@ from dlrover_nb.dashboard.sign_in.sessions import Sessions, cookie_of
 from dlrover_nb.dashboard.sign_in.users import UsersFile
 from dlrover_nb.dashboard.sign_in_pages.oidc import OidcBack, OidcPage, OidcStart
 from dlrover_nb.dashboard.sign_in_pages.password import SignInPage, SignOut
-from dlrover_nb.dashboard.sign_in_pages.secret import Enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +39,28 @@ if TYPE_CHECKING:
     from dlrover_nb.dashboard.sign_in import SignIn
 
     Pattern = tuple[str, Any, dict[str, Any]]
+
+
+class Enter(OwnHandler):
+    """Takes the secret or a ticket, and leads on to an address without it."""
+
+    def initialize(self, sign_in: SecretSignIn) -> None:
+        """Take the sign-in."""
+        self._sign_in = sign_in
+        self.door: Door = self.settings.get("door") or Door(sign_in)
+
+    def prepare(self) -> None:
+        """Refuse a request to another host's name."""
+        self.door.check_host(self.request)
+
+    def get(self) -> None:
+        """Give the browser its cookie; one that has it is led on, also by a ticket that was used."""
+        token, ticket = (self.get_query_argument(name, "") for name in ("token", "ticket"))
+        if cookie := self._sign_in.cookie_for(token, ticket):
+            self._sign_in.cookie.set(self, cookie)
+        elif self._sign_in.identify(self.request) is None:
+            raise HTTPError(403, "%s", self._sign_in.way_in)
+        self.redirect(self.root + own_path(self.get_query_argument("next", "/")))
 
 
 @dataclass(frozen=True, slots=True)

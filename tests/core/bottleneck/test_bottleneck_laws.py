@@ -29,7 +29,7 @@ from dlrover_nb.core.bottleneck import (
     wanted,
     with_remedy,
 )
-from dlrover_nb.core.bottleneck.assignment import balanced, moved, scaled, spread, start_cores
+from dlrover_nb.core.bottleneck.remedy_plans import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds

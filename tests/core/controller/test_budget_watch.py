@@ -8,7 +8,7 @@ import pytest
 from support.plans.restarted_controller import restarted
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.plans.computation import answer
+from dlrover_nb.core.driver.loop.compute_process import answer
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec

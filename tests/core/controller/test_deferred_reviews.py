@@ -14,7 +14,7 @@ from support.plans.restarted_controller import outcome, restarted
 from test_state_machine import JobLife
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.plans.computation import answer
+from dlrover_nb.core.driver.loop.compute_process import answer
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode

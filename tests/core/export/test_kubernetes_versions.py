@@ -20,9 +20,9 @@ from support.jobs.exports import (
     small_plans,
 )
 
+from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import budget
 from dlrover_nb.core.export.exporters import EXPORTERS
 from dlrover_nb.core.export.nodes import Options
-from dlrover_nb.core.manifests.eviction_budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET
 from dlrover_nb.core.manifests.objects import companions, master_job
 from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod

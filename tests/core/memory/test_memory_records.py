@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.memory.records import LEAST_REPORTS, LONGER, LOOK_BACK, growth
+from dlrover_nb.core.memory.judgement import LEAST_REPORTS, LONGER, LOOK_BACK, growth
 
 N_S = 600
 

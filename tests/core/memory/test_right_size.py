@@ -8,9 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dlrover_nb.core.memory import COPIES_WITH_PEERS, MemoryUse, Report, most_by_end
-from dlrover_nb.core.memory.ceiling import ceiling_mib
 from dlrover_nb.core.memory.laws import LAWS
-from dlrover_nb.core.memory.right_size import LEAST_MIB, MARGIN
+from dlrover_nb.core.memory.right_size import LEAST_MIB, MARGIN, ceiling_mib
 from dlrover_nb.core.pareto.space import LESS, ps_memory
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 

@@ -14,8 +14,8 @@ from dlrover_nb.core.planner.advising.experiments import experiment
 from dlrover_nb.core.planner.advising.explain import AdviceContext, lack
 from dlrover_nb.core.planner.advising.improvement import probe
 from dlrover_nb.core.planner.analysis import analyse
+from dlrover_nb.core.planner.predictions.completion import SLACK, most_over_now
 from dlrover_nb.core.planner.predictions.host import grows, host_factors, weights
-from dlrover_nb.core.planner.predictions.predict import SLACK, most_over_now
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.plan.bounds import PlanBounds, Quota
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_explain import ANALYSIS, FEWER, MORE, NOW, SAMPLES, analysed
 
-from dlrover_nb.core.planner.predictions.iteration_parts import parts, with_host
+from dlrover_nb.core.planner.predictions.completion import parts, with_host
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 

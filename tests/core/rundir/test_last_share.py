@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob
+from dlrover_nb.core.backends.kubernetes.cluster import FoundJob
 from dlrover_nb.core.backends.local import cluster as local_cluster
 from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.disk.paths import jobs_folder

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
+from dlrover_nb.core.master.own.nodes.shard_requests import piece_batches, usual_speed
 
 SPEEDS = st.floats(0, 1e7)
 

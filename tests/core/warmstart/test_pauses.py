@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, PastJob, TermKnowledge, TransitionKind
-from dlrover_nb.core.warmstart.pauses import usual_pauses
+from dlrover_nb.core.warmstart.start_plan import usual_pauses
 
 HERE = replace(FAMILY, cluster="here")
 MOVES = TransitionKind.MOVES

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.dashboard.sign_in.throttle import ADDRESS_S, N_FREE, NAME_S, Throttle
+from dlrover_nb.dashboard.sign_in.by_password import ADDRESS_S, N_FREE, NAME_S, Throttle
 
 NAMES, ADDRESSES = st.sampled_from(["ada", "bob", "Ada"]), st.sampled_from(["10.0.0.1", "10.0.0.2"])
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,6 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import ApiError, Forb
 from dlrover_nb.core.backends.kubernetes.client.contexts import kubernetes_address
 from dlrover_nb.core.backends.kubernetes.jobs.access import history_url, role_of_user, standing, user_of
 from dlrover_nb.core.backends.kubernetes.jobs.dryrun import DryRunResult, judge
-from dlrover_nb.core.backends.kubernetes.jobs.found_job import FoundJob, name_of
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_of
 from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, SecretGoneError, link_of
 from dlrover_nb.core.backends.kubernetes.jobs.load import kubernetes_load
@@ -30,6 +31,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
     Over,
     end_of_job,
     has_begun,
+    master_status,
 )
 from dlrover_nb.core.backends.kubernetes.jobs.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.kubernetes.jobs.strays import left_on_volume, remove_all, strays
@@ -57,12 +59,14 @@ from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, WireError
 from dlrover_nb.core.manifests.kinds import CONFIG_MAP, ELASTIC_JOB, JOB, NODE, OWNERS, POD, QUOTA
+from dlrover_nb.core.manifests.objects import OWNER_NOTE
 from dlrover_nb.core.manifests.pod_parts import JOB_LABEL, MASTER_ROLE, ROLE_LABEL, end_name, run_of
 from dlrover_nb.core.manifests.pods import node_selector
 from dlrover_nb.core.structs.job.fixed_roles import check_job_fits
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.views.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,13 +79,46 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.people import AccessRole, Person
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 
 CONNECT_LIMIT_S = 3.0  # for the first answer of an API server
 ANSWER_LIMIT_S = 2.0  # a training master answers in milliseconds
 N_AT_ONCE = 16
+
+
+class FoundJob:
+    """A Job or an ElasticJob of ours with its master's location."""
+
+    def __init__(self, job: Doc, masters: Iterable[Doc]) -> None:
+        self.job = job
+        self.name, self.run = name_of(job), run_of(job)
+        mine = (pod for pod in masters if run_of(pod) == self.run)
+        self.where = master_status(job, mine, run=self.run)
+
+    def summary(self, phase: JobPhase, message: str) -> JobSummary:
+        """Return its line when its master does not answer."""
+        head = self.job["metadata"]
+        began_s = datetime.fromisoformat(head["creationTimestamp"]).timestamp()
+        owner = head.get("annotations", {}).get(OWNER_NOTE, "")
+        return JobSummary(
+            self.name,
+            phase,
+            owner,
+            began_s,
+            None,
+            0.0,
+            None,
+            None,
+            live=False,
+            at_s=max(time.time(), began_s),  # the API server's clock may be ahead of ours
+            message=message,
+        )
+
+
+def name_of(document: Doc) -> str:
+    """Return an object's name."""
+    return str(document["metadata"]["name"])
 
 
 class KubernetesCluster(SeesRayJobs):

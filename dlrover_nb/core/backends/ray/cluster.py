@@ -32,10 +32,15 @@ from dlrover_nb.core.backends.ray.head import (
 )
 from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
-from dlrover_nb.core.backends.ray.names import await_name_free, began_at_s, job_names, master_of
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
-from dlrover_nb.core.backends.ray.summaries import SummaryPoll
+from dlrover_nb.core.backends.ray.summaries import (
+    SummaryPoll,
+    await_name_free,
+    began_at_s,
+    job_names,
+    master_of,
+)
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle

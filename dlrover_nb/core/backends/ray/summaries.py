@@ -1,17 +1,23 @@
-"""Requests the summaries of all jobs of a Ray in parallel, as a view of many jobs does each second.
+"""The masters of the jobs of a Ray, and their summaries, requested in parallel.
 
-Sequential requests would take a round trip each, and one master that hangs would delay all.
+Masters are detached actors in one namespace, as are nodes, which are named JOB/NODE. A view of many jobs
+requests their summaries each second. Sequential requests would take a round trip each, and one master that
+hangs would delay all.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import state
 from ray.exceptions import RayError
 
+from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.client.link.call_ends import unpack_answer
 from dlrover_nb.core.client.link.calls import CALLS, AskSummary
+from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.structs.views.summary import JobSummary
 
@@ -19,6 +25,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 LIMIT_S = 2.0  # a training master answers in milliseconds, a starting one takes seconds
+
+
+def job_names() -> list[str]:
+    """Return the names of all jobs with a master."""
+    try:
+        actors = ask_ray(lambda: ray.util.list_named_actors(all_namespaces=True))
+    except (RayError, ConnectionError) as error:
+        raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+    return sorted(a["name"] for a in actors if a["namespace"] == NAMESPACE and "/" not in a["name"])
+
+
+def master_of(name: str) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+    """Return the master of a job; raises `NotFoundError` when it is gone."""
+    try:
+        return ask_ray(lambda: ray.get_actor(name, namespace=NAMESPACE))
+    except ValueError as error:
+        raise NotFoundError(f"job {name} is gone") from error
+
+
+def began_at_s(master: Any) -> float:  # noqa: ANN401 - as above
+    """Return since when a master runs; where Ray does not know it yet, now."""
+    row = state.actors(master._actor_id.hex())  # noqa: SLF001 - the one way to an actor's row in the table
+    return (row or {}).get("StartTime", 0) / 1000 or SystemClock().now_s()
+
+
+def await_name_free(name: str, timeout_s: float = 10.0) -> None:
+    """Wait until the name of an ended master may be used again."""
+    end = time.monotonic() + timeout_s
+    while name in job_names():
+        if time.monotonic() > end:
+            raise BackendError(
+                f"the master of the ended job {name} could not be removed; choose another name"
+            )
+        time.sleep(0.02)
 
 
 class SummaryPoll:

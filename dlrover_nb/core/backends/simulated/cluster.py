@@ -7,6 +7,10 @@ jobs are not viewed.
 
 Everything is marked as simulated: snapshots and summaries carry `simulated`, and nothing is written to the
 user's history, from which real jobs learn.
+
+Virtual time moves `speed` times as fast as real time, as long as the simulation keeps up. Where it does not,
+virtual time waits for it, and nothing is caught up later: a notebook that was suspended overnight must not
+find its jobs ended.
 """
 
 from __future__ import annotations
@@ -18,26 +22,28 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.backends.simulated.quota_sharing import QuotaSharing
 from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
-from dlrover_nb.core.backends.simulated.simulation_clock import SimulationClock
+from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
 from dlrover_nb.core.client.cluster import OfThisAccount, no_job
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError, StaleDecisionError
+from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job, total
 from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.plan.default_bounds import completed
+from dlrover_nb.core.structs.plan.offers import JobOffer
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice
-from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, quota_changed
+from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, QuotaChanged, quota_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dlrover_nb.core.controller.plan_queries import PlanQueries
     from dlrover_nb.core.controller.settings import ControllerSettings
@@ -60,6 +66,90 @@ logger = logging.getLogger(__name__)
 WORK_S = 0.02  # of simulation between two checks of the command queue: the longest wait for an answer
 IDLE_S = 0.25
 FRESH_S = 0.5  # an answer of the loop serves sliders this long, as a snapshot of a driver does
+
+
+MAX_TURN_S = 0.5  # real seconds that one turn may cover
+
+
+SHARE_S = 300.0  # of virtual time
+PLENTY = 0.5  # of all cores: below this use, jobs do not compete
+
+
+class QuotaSharing:
+    """Makes quotas periodically.
+
+    Parameters
+    ----------
+    world
+        The simulated world.
+
+    Attributes
+    ----------
+    is_planned_outside
+        Whether another program plans for all jobs: then it makes none.
+    """
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world, self._shared_s, self._is_shared = world, world.now_s, False
+        self.is_planned_outside = False
+        self._before: Mapping[str, ResourcePlan] = {}
+
+    def quotas(self, runs: Collection[SimulatedRun]) -> tuple[tuple[str, QuotaChanged], ...]:
+        """Return the quotas of jobs in auto mode, by name, when they are due."""
+        at_s = self._world.now_s
+        if self.is_planned_outside or at_s < self._shared_s + SHARE_S:
+            return ()
+        self._shared_s = at_s
+        used, whole = self._world.cluster.used_cpu, self._world.cluster.capacity.total_cpu
+        if used < PLENTY * whole and not self._is_shared:
+            return ()
+        offers = [offer for run in runs if isinstance(offer := run.offer(), JobOffer) and not offer.asks]
+        if not offers:
+            return ()
+        room = self._world.room_for(offer.job for offer in offers)
+        cluster_plan = plan_cluster(offers, room, BrainSettings(), self._before)
+        self._before = {job: share.plan for job, share in cluster_plan.shares.items()}
+        self._is_shared = any(share.quota != Quota() for share in cluster_plan.shares.values())
+        return tuple(
+            (job, QuotaChanged(at_s, share.quota, share.why)) for job, share in cluster_plan.shares.items()
+        )
+
+
+class SimulationClock:
+    """The virtual time up to which a simulation may run.
+
+    Parameters
+    ----------
+    speed
+        Virtual seconds per real second, > 0.
+    at_s
+        Virtual time at the start.
+    real_s
+        Real time at the start.
+
+    Attributes
+    ----------
+    reached_s
+        Virtual time that the simulation has reached.
+    """
+
+    def __init__(self, speed: float, *, at_s: float, real_s: float) -> None:
+        _check.above_zero("speed", speed)
+        self.speed = speed
+        self.reached_s = at_s
+        self._real_s = real_s
+
+    def goal_s(self, real_s: float) -> float:
+        """Return up to which virtual time to run at a real time."""
+        return self.reached_s + self.speed * min(max(real_s - self._real_s, 0.0), MAX_TURN_S)
+
+    def reach(self, at_s: float, real_s: float) -> None:
+        """Record the virtual time that the simulation has reached."""
+        self.reached_s, self._real_s = max(at_s, self.reached_s), real_s
+
+    def wait_s(self, next_at_s: float) -> float:
+        """Return the real seconds until something is due at a virtual time."""
+        return max((next_at_s - self.reached_s) / self.speed, 0.0)
 
 
 class SimulatedCluster(OfThisAccount):

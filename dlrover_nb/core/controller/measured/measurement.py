@@ -1,4 +1,14 @@
-"""Measurements so far: steady samples of all plans, memory per role, pauses of transitions."""
+"""Measurements so far: steady samples of all plans, memory per role, pauses of transitions.
+
+Of each living node the last report counts (`LastReports`). No report says that a node was lost, and nodes
+that replace others have new names. But a plan says how many nodes there are: where more than those have
+reported, the one that was silent for longest is lost. Rejected: to drop nodes by the age of their reports, as
+after a pause of all nodes the first one would be alone.
+
+Of the evaluations of a job with early stopping (`QualityLog`) there are 200 at most (`deadline.stop_rule`),
+so all are kept. A rollback undoes those of the samples that are trained again. A job without the rule has
+none, and no forecast.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +17,11 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.controller.measured.last_reports import LastReports
 from dlrover_nb.core.controller.measured.older_windows import OlderWindows
-from dlrover_nb.core.controller.measured.quality_log import QualityLog
 from dlrover_nb.core.controller.measured.startup import RunStart
 from dlrover_nb.core.controller.measured.use_log import UseLog
 from dlrover_nb.core.controller.measured.windows import SteadyWindows
+from dlrover_nb.core.deadline.remaining import Extent, forecast
 from dlrover_nb.core.memory import (
     COPIES_WITH_PEERS,
     MIN_SPAN_S,
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
+    from dlrover_nb.core.structs.views.events import QualityMeasured
     from dlrover_nb.core.structs.views.past_jobs import TransitionKind
     from dlrover_nb.core.structs.views.snapshot import MemoryLine
 
@@ -49,6 +59,61 @@ MAX_RAISE = 1.5  # of a node's memory at once
 START_S, START_SHARE = 60.0, 0.5  # of a series: at most so much of it is the start of the nodes
 PUBLISH_S, PUBLISH_SHARE = 2.0, 0.2  # between forecasts: at least, and as a share of the plan's time
 FULL_SHARE = 1 / 6  # of the time until a node may be full: until the next forecast
+
+
+class QualityLog:
+    """Collects the evaluations of one job.
+
+    Attributes
+    ----------
+    n_seen
+        Evaluations so far, also those that were undone.
+    """
+
+    def __init__(self, spec: JobSpec, n_sample_total: int) -> None:
+        self._rule, self._n_epoch = spec.early_stopping, spec.n_epoch
+        self._n_train = n_sample_total // spec.n_epoch
+        self._points: list[tuple[int, float]] = []
+        self.n_seen = 0
+
+    def add(self, event: QualityMeasured) -> None:
+        """Add an evaluation; without a rule it counts for nothing."""
+        if self._rule is None:
+            return
+        self.undo_from(event.n_sample_done)
+        self._points.append((event.n_sample_done, event.value))
+        self.n_seen += 1
+
+    def undo_from(self, n_sample: int) -> None:
+        """Forget evaluations after so many samples, or more."""
+        while self._points and self._points[-1][0] >= n_sample:
+            self._points.pop()
+
+    def outlook(self, n_sample_done: int) -> StopForecast | None:
+        """Return where the job is likely to end; None without a rule."""
+        if self._rule is None:
+            return None
+        return forecast(self._points, self._rule, Extent(n_sample_done, self._n_train, self._n_epoch))
+
+
+class LastReports:
+    """A figure of each node, of as many nodes as a plan has."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, float] = {}
+        self._heard_s: dict[str, float] = {}
+
+    def add(self, node: str, figure: float, at_s: float, *, n_node: int) -> None:
+        """Replace a node's figure; beyond `n_node` nodes forget those that were silent for longest."""
+        self._figures[node], self._heard_s[node] = figure, at_s
+        while len(self._figures) > max(n_node, 1):
+            lost = min(self._heard_s, key=self._heard_s.__getitem__)
+            del self._figures[lost], self._heard_s[lost]
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """The figure of each node, in the order of their first reports."""
+        return self._figures
 
 
 def without_start(reports: tuple[Report, ...]) -> tuple[Report, ...]:

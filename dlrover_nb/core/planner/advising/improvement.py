@@ -21,8 +21,7 @@ from dlrover_nb.core.pareto.dominance import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
-from dlrover_nb.core.planner.advising.experiments import experiment
-from dlrover_nb.core.planner.advising.way_back import way_back
+from dlrover_nb.core.planner.advising.experiments import experiment, way_back
 from dlrover_nb.core.planner.finish_chance import ALIKE, RESCUE, chances, most_probable
 from dlrover_nb.core.planner.plan_memory import memory_words
 from dlrover_nb.core.planner.predictions.host import grows

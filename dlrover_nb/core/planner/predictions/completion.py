@@ -2,6 +2,24 @@
 
 Predictions come in one call for all plans, because a front has hundreds and views wait for it. The values of
 the present plan are computed once.
+
+Parts of an iteration: the equations say in which ratio each term changes from plan to plan; how long the
+present plan's iteration takes is measured. So the terms of all plans are stretched by one factor, that of the
+present plan: a term that a change cannot touch, such as computing gradients (Eq. 2 of DLRover-RM) where
+workers and their cores stay, takes as long before as after. What is predicted or measured beyond that is a
+part of its own, `rest`, "not explained by the plan"; it is negative where an iteration is shorter than its
+terms.
+
+Rejected: to stretch the terms of each plan to its own iteration. That gave "1 instead of 2 cores per PS
+shorten the exchange of parameters by 59 %", where other plans were simply faster than the equations say.
+
+A prediction stays within what physics and the host allow. The most that a change can bring: a part of an
+iteration that it does not touch does not become shorter. Workers report which part of an iteration they
+compute and which they wait for PS. By Eqs. 2-5 of DLRover-RM computing depends on the batch and the cores of
+a worker alone, and the waits on workers and PS. So at most all waits go away by more PS: the speed grows by
+at most 1 / (1 - their share), whatever a fit to few plans says (one promised +154 % for one more PS where
+waits were 8 % of an iteration). The rest, such as waits for peers and data, can only shrink with fewer
+workers.
 """
 
 from __future__ import annotations
@@ -16,11 +34,10 @@ from dlrover_nb.core.pareto.reasons import reason
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.planner.predictions.iteration_parts import parts, with_host
-from dlrover_nb.core.planner.predictions.predict import predict_here
+from dlrover_nb.core.planner.predictions.host import host_factors
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.situation import HOUR_S, Situation
-from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction, TermShare
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST, Candidate, Prediction, TermShare
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, diff
 
@@ -29,13 +46,114 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.perf.evidence import Evidence
     from dlrover_nb.core.perf.model import ThroughputModel
     from dlrover_nb.core.perf.predictions import Predictions
+    from dlrover_nb.core.planner.situation import Situation
 
     Array = NDArray[np.float64]
+    Parts = tuple[TermShare, ...]
 
 Row = tuple[float, ...]  # w, p, lambda_w, lambda_p
 CostT = TypeVar("CostT", float, "Array")
+
+
+SLACK = 0.03  # of an iteration: shares are means over windows that differ
+
+
+def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> Predictions:
+    """Predict plans given as rows (w, p, lambda_w, lambda_p) for the job's hosts as they are now.
+
+    A plan that was measured is known by its windows; any other is at most as much faster than the present one
+    as the parts of an iteration allow that it shortens.
+    """
+    now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
+    now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
+    predictions, row = model.predict(axes, batch), int(evidence.index_of(now, now_batch)[0])
+    if row < 0 and (load is None or not load.is_felt):
+        return predictions
+    if row >= 0:  # then the model predicts just that
+        speed = float(now[0, 0] * now_batch[0] / np.exp(evidence.log_iter[row]))  # (eq. 1)
+        most = speed * most_over_now(axes, batch, now[0], float(now_batch[0]), evidence.shares[row])
+        most[evidence.index_of(axes, batch) >= 0] = np.inf
+        predictions = predictions.at_most(most)
+    else:
+        speed = float(model.predict(now, now_batch).samples_per_s[0])
+    if load is None or not load.is_felt:
+        return predictions
+    n_core, over_now = situation.capacity.total_cpu, predictions.samples_per_s / speed
+    measured = measured_cores(evidence, axes, evidence.index_of(axes, batch))
+    wanted = np.where(np.isnan(measured), load.wanted_cores * over_now, measured)
+    return predictions.on_host(host_factors(axes, over_now, wanted, load, n_core))
+
+
+def measured_cores(evidence: Evidence, axes: Array, rows: NDArray[np.intp]) -> Array:
+    """Return the cores that plans use on an idle host, by their windows: shape (n_plans,), NaN: not known.
+
+    Parameters
+    ----------
+    rows
+        Of each plan in `evidence`; -1: it was not measured.
+    """
+    if not len(evidence):
+        return np.full(len(axes), np.nan)
+    cores = axes[:, 0] * evidence.cpu_s[rows] / np.exp(evidence.log_iter[rows])
+    return np.where(rows >= 0, cores, np.nan)
+
+
+def most_over_now(axes: Array, batch_size: Array, now: Array, now_batch: float, shares: Array) -> Array:
+    """Return the most that each plan's speed may be over the present one's: shape (n_plans,).
+
+    Parameters
+    ----------
+    axes, batch_size
+        ndarrays of shape (n_plans, 4) and (n_plans,): the plans and m of Eq. 1.
+    now, now_batch
+        The present plan as a row of `axes`, and its m.
+    shares
+        Parts of an iteration of the present plan that workers compute and wait for PS; NaN: not known, and
+        nothing is bounded.
+    """
+    if np.isnan(shares).any():
+        return np.full(len(axes), np.inf)
+    compute, wait = shares
+    w, p, worker_cpu, ps_cpu = axes.T
+    fewer = w < now[0]
+    computing = compute * np.minimum((batch_size / now_batch) * (now[2] / worker_cpu), 1.0)  # (eq. 2)
+    same_ps = (p == now[1]) & (ps_cpu == now[3]) & ~fewer & (batch_size >= now_batch)
+    waiting = np.where(same_ps, wait, 0.0)  # (eqs. 3-5)
+    rest = np.where(fewer, 0.0, max(1 - compute - wait, 0.0))
+    least = np.maximum(computing + waiting + rest - SLACK, SLACK)
+    return np.asarray(w * batch_size / (now[0] * now_batch) / least)
+
+
+def parts(terms: Sequence[str], seconds: Array, iter_s: Array, now: tuple[Array, float]) -> tuple[Parts, ...]:
+    """Return the terms of the iteration of each plan, and the rest, whose sum is the plan's T_iter.
+
+    Parameters
+    ----------
+    seconds
+        ndarray of shape (n_plans, n_term): the terms by the equations (`ThroughputModel.term_seconds`).
+    iter_s
+        ndarray of shape (n_plans,): T_iter as predicted or measured.
+    now
+        The same of the present plan: shape (n_term,), and a number.
+    """
+    now_seconds, now_iter_s = now
+    total_s = float(now_seconds.sum())
+    own = seconds * (now_iter_s / total_s if total_s > 0 else 0.0)
+    rows = np.column_stack((own, iter_s - own.sum(axis=1)))
+    return tuple(
+        tuple(map(TermShare, (*terms, REST), row.tolist(), (row / whole_s).tolist()))
+        for row, whole_s in zip(rows, iter_s.tolist(), strict=True)
+    )
+
+
+def with_host(own: Parts, host: float) -> Parts:
+    """Return the parts of an iteration on a host that gives this part of its speed; other work comes last."""
+    total_s = sum(part.seconds for part in own) / host
+    shares = (TermShare(part.term, part.seconds, part.seconds / total_s) for part in own)
+    return (*shares, TermShare(HOST, (1 - host) * total_s, 1 - host))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.checkpoints import CopyEnded, FlashCheckpoint, Persisted, ps_checkpoint
+from dlrover_nb.core.runtime.checkpoints.increments import Changes
 from dlrover_nb.core.runtime.exchange.sealed_routers import sealed_router
 from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, bind_router
 from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.process.limits import MOST_USED, thread_count
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.ps.changed_rows import ChangedRows
 from dlrover_nb.core.runtime.ps.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.ps.load_window import LoadWindow
 from dlrover_nb.core.runtime.ps.migration import PsMigration
@@ -52,7 +54,6 @@ from dlrover_nb.core.structs.wire.messages import (
 from dlrover_nb.core.structs.wire.mitigation_messages import Backups
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.checkpoints import PersistFailed
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
+    Marks = NDArray[np.bool_]
+
 _log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
@@ -70,6 +73,38 @@ _LOOK_EVERY_S = 0.01  # for the end of a copy
 _NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
 _NO_MEMORY = "its memory does not suffice for a copy of its parameters; give PS more of it"
 _COPY_AT_ONCE_BYTES = 4 << 20  # less is copied in a millisecond or two: a thread of its own costs more
+
+
+class ChangedRows:
+    """What the cuts of a store told, added up since the one whose file was written."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None  # None: no file, or rows have moved since
+        self._rows: Marks = np.empty(0, np.bool_)
+        self._last = -1
+
+    def on_cut(self, number: int, changed: Marks | None) -> None:
+        """Add the rows that changed before a cut, and take that array; None: it is not known which."""
+        self._last = number
+        if changed is None:
+            self._since = None
+        elif self._since is not None:
+            changed[: len(self._rows)] |= self._rows
+            self._rows = changed
+
+    def on_written(self, number: int) -> None:
+        """Note that the file of a cut was written: what comes after it is added up from now on.
+
+        Where there was another cut meanwhile, what changed between the two is mixed with what was before.
+        """
+        self._since = number if number == self._last else None
+        self._rows = np.empty(0, np.bool_)
+
+    def up_to(self, number: int) -> Changes | None:
+        """Return what has changed from the last file to the last cut, if that is `number`."""
+        if self._since is None or number != self._last:
+            return None
+        return Changes(self._since, self._rows)
 
 
 class ParameterServer:

@@ -14,6 +14,10 @@ rest.
 In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
 `round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one
 releases it.
+
+An exchange applies gradients, then reads rows and the dense slice. A compiled kernel does both in one call
+where a request is as those of almost every iteration of asynchronous training are; the methods of the store
+do the rest, with the same bits.
 """
 
 from __future__ import annotations
@@ -57,7 +61,6 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.exchange.wire import encode, n_byte
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.ps.exchanging import apply, read
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
@@ -71,10 +74,13 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.exchange.sealed import SealedRouter
     from dlrover_nb.core.runtime.exchange.slab import AttachedSlabs
     from dlrover_nb.core.runtime.exchange.sockets import Socket
+    from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.job.job import JobSpec
 
     Arrays = list[NDArray[Any]]
+    Ids = NDArray[np.int64]
+    Answer = tuple[NDArray[np.float32], NDArray[np.float32]]
     AnyArray = NDArray[Any] | SharedArray
 
 _log = logging.getLogger(__name__)
@@ -84,6 +90,61 @@ _IDS, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
 _REQUESTS_IN_A_ROW = 64  # then check for orders of the master
 _EXCHANGE_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 1), (_IDS, 1))
 _CHUNK_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 2))
+
+
+def apply(
+    request: Exchange,
+    arrays: Arrays,
+    out: Answer,
+    store: ParameterStore,
+    rounds: Rounds,
+    accounting: TimeAccounting,
+) -> tuple[float, float | None]:
+    """Apply the gradients of a request, and maybe read what it asks for as well.
+
+    Parameters
+    ----------
+    arrays
+        Distinct ids [n], their gradients [n, width], the dense gradient [m] or none, and ids to read [k].
+    out
+        Where rows [k, width] and the dense slice are written.
+    rounds
+        Gradients that wait for the end of their round.
+
+    Returns
+    -------
+    tuple[float, float | None]
+        Seconds of the update and of reading; None: nothing was read yet.
+
+    Raises
+    ------
+    WireError
+        When the gradients do not fit the store or are not usable: then none is applied.
+    """
+    ids, gradients, dense_gradient, wanted = arrays
+    accounting.switch(Part.UPDATE)
+    if request.done is None and request.rate == 1.0:
+        took_s = store.exchange(request.ps_epoch, (ids, gradients, dense_gradient), wanted, out)
+        if took_s is not None:
+            whole_s = accounting.switch(Part.OTHER)
+            accounting.share(Part.LOOKUP, min(1.0, took_s[1] / whole_s) if whole_s > 0 else 0.0)
+            return took_s
+    store.check_usable(gradients, dense_gradient)  # both, before either is applied
+    if request.done is not None:
+        rounds.apply(request.done, store)
+    if len(ids):
+        store.push(ids, gradients, request.rate)
+    if len(dense_gradient):
+        store.push_dense(dense_gradient, request.rate)
+    return accounting.switch(Part.LOOKUP), None
+
+
+def read(wanted: Ids, out: Answer, store: ParameterStore, accounting: TimeAccounting) -> float:
+    """Write rows [k, width] and the dense slice into `out`; return the seconds that it took."""
+    accounting.switch(Part.LOOKUP)
+    store.pull(wanted, out[0])
+    store.read_dense(out[1])
+    return accounting.switch(Part.OTHER)
 
 
 class Serving:

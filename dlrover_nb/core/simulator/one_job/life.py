@@ -11,21 +11,19 @@ causes a pause and loses no progress (flash checkpoint); evaluation takes no tim
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from dlrover_nb.core.simulator.one_job.capacity_watch import CapacityWatch
-from dlrover_nb.core.simulator.one_job.fault_schedule import FaultSchedule, Losses
 from dlrover_nb.core.simulator.one_job.mitigation import SimMitigations
-from dlrover_nb.core.simulator.one_job.plan_change import Change, replaces_nodes, restarts_now
 from dlrover_nb.core.simulator.one_job.progress import Progress
 from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode, SimNodes
 from dlrover_nb.core.simulator.one_job.snapshot_source import SnapshotSource
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission, Migration
 from dlrover_nb.core.structs.plan.budget import per_hour
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
+from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.views.events import (
@@ -42,14 +40,160 @@ from dlrover_nb.core.structs.views.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
     from dlrover_nb.core.simulator.cluster import SimCluster
     from dlrover_nb.core.simulator.description import SimulatedJob, WorldSettings
     from dlrover_nb.core.simulator.engine import Engine
+    from dlrover_nb.core.simulator.faults import Faults
+    from dlrover_nb.core.simulator.one_job.sim_nodes import SimNode
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+
+
+@dataclass(slots=True)
+class Change:
+    """A change of plan in progress.
+
+    Attributes
+    ----------
+    replaces
+        PS or sizes change: the new nodes take over together; else workers come and go one by one.
+    is_restart
+        The old nodes have left, and the new ones read what they saved.
+    is_fallback
+        The previous plan is restored: an unrequested change.
+    is_paused
+        The new nodes take over: nothing trains.
+    pause_s
+        Seconds without training so far.
+    """
+
+    replaces: bool
+    is_restart: bool = False
+    is_fallback: bool = False
+    is_paused: bool = False
+    pause_s: float = 0.0
+
+
+def replaces_nodes(serving: ResourcePlan | None, plan: ResourcePlan) -> bool:
+    """Whether more changes than the number of workers; `serving` is what training runs on, None: nothing."""
+    if serving is None or serving.ps != plan.ps:
+        return True
+    now, then = serving.worker, plan.worker
+    return (now.cpu, now.memory_mib) != (then.cpu, then.memory_mib)
+
+
+def restarts_now(change: Change, nodes: SimNodes, cluster: SimCluster, migration: Migration) -> bool:
+    """Whether the old nodes leave now, so that the new ones can start.
+
+    They do by choice of `migration`, and where both do not find room at once; but they train on until the new
+    ones are sure of that room: a change that is given up has to find its old plan at work.
+    """
+    if not change.replaces or change.is_restart:
+        return False
+    if migration is Migration.SEAMLESS and not nodes.unplaced:
+        return False
+    old = [node.place for node in nodes.unwanted if node.place is not None]
+    return cluster.has_room(nodes.waiting_needs, instead_of=old)
+
+
+class FaultListener(Protocol):
+    """Receiver of faults."""
+
+    def lose(self, node: SimNode, why: str) -> None:
+        """Handle the loss of a node."""
+        ...
+
+    def change_speed(self, node: SimNode, factor: float) -> None:
+        """Handle a change of a node's speed."""
+        ...
+
+
+class Losses:
+    """Counts nodes lost in a row, without a sample trained between."""
+
+    def __init__(self) -> None:
+        self._n, self._n_done = 0, -1.0
+
+    def count(self, n_done: float) -> int:
+        """Count a loss at `n_done` samples; return the number of losses at this point."""
+        self._n, self._n_done = (self._n + 1 if n_done == self._n_done else 1), n_done
+        return self._n
+
+
+class FaultSchedule:
+    """Random faults of the nodes of one job."""
+
+    def __init__(
+        self, faults: Faults, *, engine: Engine, rng: np.random.Generator, listener: FaultListener
+    ) -> None:
+        self._faults, self._engine, self._rng, self._listener = faults, engine, rng, listener
+
+    def expect(self, node: SimNode) -> None:
+        """Draw the faults of a node that has just started."""
+        self._engine.after(self._faults.until_failure_s(self._rng), lambda: self._fail(node))
+        self._engine.after(self._faults.until_slow_s(self._rng), lambda: self._slow(node))
+
+    def _fail(self, node: SimNode) -> None:
+        if not node.is_gone:
+            self._listener.lose(node, "its machine failed")
+
+    def _slow(self, node: SimNode) -> None:
+        if node.is_gone:
+            return
+        factor, length_s = self._faults.episode(self._rng)
+        self._engine.after(length_s, lambda: self._recover(node))
+        self._listener.change_speed(node, factor)
+
+    def _recover(self, node: SimNode) -> None:
+        if node.is_gone:
+            return
+        self._engine.after(self._faults.until_slow_s(self._rng), lambda: self._slow(node))
+        self._listener.change_speed(node, 1.0)
+
+
+class CapacityWatch:
+    """Periodic check of the cluster for one job.
+
+    Parameters
+    ----------
+    spec
+        Of the job: capacity beyond the nodes of its largest plan is not reported.
+    settings
+        Interval of checks, and the relative change of cores in reach that is reported.
+
+    Attributes
+    ----------
+    known
+        The capacity that was reported last.
+    """
+
+    def __init__(self, cluster: SimCluster, spec: JobSpec, settings: WorldSettings) -> None:
+        self._cluster, self._settings = cluster, settings
+        most = sum(completed(spec.bounds, cluster.capacity, spec.plan).counts)
+        self._n_node = max(most, spec.plan.worker.count + spec.plan.ps.count)
+        self._checked_s, self._seen = -math.inf, -1
+        self.known = cluster.capacity
+
+    def check(self, nodes: Iterable[SimNode], at_s: float, *, must: bool = False) -> Capacity | None:
+        """Return the capacity if it changed materially, else None; `must` ignores the interval."""
+        if self._cluster.n_change == self._seen:
+            return None
+        if not must and at_s < self._checked_s + self._settings.room_every_s:
+            return None
+        is_first = self._seen < 0
+        self._checked_s, self._seen = at_s, self._cluster.n_change
+        room = self._cluster.room_for((n.place for n in nodes if n.place is not None), self._n_node)
+        cores = self.known.total_cpu
+        if not is_first and abs(room.total_cpu - cores) <= self._settings.room_change * cores:
+            return None
+        self.known = room
+        return room
 
 
 class SimJob(SnapshotSource):

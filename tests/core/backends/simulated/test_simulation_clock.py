@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
 
-from dlrover_nb.core.backends.simulated.simulation_clock import MAX_TURN_S, SimulationClock
+from dlrover_nb.core.backends.simulated.cluster import MAX_TURN_S, SimulationClock
 from dlrover_nb.core.errors import InvalidValueError
 
 

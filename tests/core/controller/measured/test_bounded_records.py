@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.controller import state_bytes
-from dlrover_nb.core.controller.measured.last_reports import LastReports
-from dlrover_nb.core.controller.measured.measurement import N_PAUSE, Measurement
+from dlrover_nb.core.controller.measured.measurement import N_PAUSE, LastReports, Measurement
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.state import record_lists
 from dlrover_nb.core.errors import NotFoundError

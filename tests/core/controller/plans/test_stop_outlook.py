@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.controller.controller import Controller
-from dlrover_nb.core.controller.measured.quality_log import QualityLog
+from dlrover_nb.core.controller.measured.measurement import QualityLog
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.controller.state_bytes import pack, restore
 from dlrover_nb.core.planner.advising.explain import binding

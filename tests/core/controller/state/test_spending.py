@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.controller.state.spending import HOUR_S, Spending
+from dlrover_nb.core.controller.state.job_state import HOUR_S, Spending
 
 PRICES = st.floats(0, 100)
 STEPS = st.lists(st.tuples(st.floats(0, HOUR_S), PRICES), max_size=20)

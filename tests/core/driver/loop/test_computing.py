@@ -18,9 +18,9 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
-from dlrover_nb.core.controller.plans.computation import answer
 from dlrover_nb.core.controller.plans.questions import Question
 from dlrover_nb.core.driver.loop import compute_process, computing
+from dlrover_nb.core.driver.loop.compute_process import answer
 from dlrover_nb.core.driver.loop.computing import Computing
 from dlrover_nb.core.planner.advising.advice import PlannerSettings
 from dlrover_nb.core.planner.policies import POLICIES

@@ -16,7 +16,7 @@ from dlrover_nb.core.runtime.checkpoints import Layout, increments, read_url
 from dlrover_nb.core.runtime.checkpoints.buffer import nothing
 from dlrover_nb.core.runtime.checkpoints.increments import Chain, Changes
 from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import fill, image_of
-from dlrover_nb.core.runtime.ps.changed_rows import ChangedRows
+from dlrover_nb.core.runtime.ps.server import ChangedRows
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.structs.job.job import ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Embedding

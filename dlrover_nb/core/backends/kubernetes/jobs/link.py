@@ -4,6 +4,10 @@ The pod has no fixed name. It is looked up by its labels when unknown, or when i
 status of its owner (a Job, or an ElasticJob) and its pods then decides: a starting master (its image is
 pulled, no machine has room) is no error but a job that has not begun, a replaced master is waited for, and
 for an ended job its last snapshot is returned.
+
+For the model of a job a run folder is rebuilt (`make_run_folder`). The job is in its Secrets, so no running
+master is needed where checkpoints are kept at a URL that the client reads too. Where they are on a volume of
+the pods, the master sends the newest one.
 """
 
 from __future__ import annotations
@@ -32,7 +36,6 @@ from dlrover_nb.core.backends.kubernetes.jobs.master_status import (
     master_status,
     why_not_made,
 )
-from dlrover_nb.core.backends.kubernetes.jobs.model_folder import make_run_folder
 from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import why_no_export
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, expect, unpack_answer
@@ -59,15 +62,19 @@ from dlrover_nb.core.manifests.pod_parts import (
     MASTER_ROLE,
     ROLE_LABEL,
     VIEW_NOTE,
+    code_name,
     end_name,
+    has_code,
     run_of,
     secret_name,
 )
-from dlrover_nb.core.rundir.bundle import CheckpointBundle
+from dlrover_nb.core.rundir.bundle import CheckpointBundle, lay_out
+from dlrover_nb.core.rundir.job_file import JobFile, write_job
+from dlrover_nb.core.runtime.pod.staging import receive
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
-from dlrover_nb.core.structs.wire.pod_contract import PodJob
+from dlrover_nb.core.structs.wire.pod_contract import PodJob, keeps_checkpoints, run_name, storage_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,6 +93,42 @@ VIEW_LIMIT_S = 10.0  # for one answer to a view: a master short of cores takes s
 MODEL_LIMIT_S = 120.0  # for the largest model that is sent
 BACK_LIMIT_S = 60.0  # for a master that restarts (a pod, its imports, its journal), or for the API server
 BACK_EVERY_S = 0.5
+
+
+def make_run_folder(api: Api, job: PodJob, into: Path, ask: Callable[[], CheckpointBundle]) -> Path:
+    """Return a folder below `into` with the files that a model is loaded from.
+
+    Parameters
+    ----------
+    api
+        The API server, at the job's namespace.
+    job
+        The job, from its Secret.
+    ask
+        Requests the newest checkpoint from the master.
+
+    Raises
+    ------
+    NotFoundError
+        When the job keeps no checkpoints, or has not saved one.
+    CheckpointError, BackendError
+        When it cannot be obtained.
+    """
+    spec = job.spec
+    if not keeps_checkpoints(spec):
+        raise NotFoundError(f"job {spec.name} has no checkpoint to load: {storage_advice(spec)}")
+    if job.features is None:
+        raise NotFoundError(f"job {spec.name} has no checkpoint yet; wait until it has saved one")
+    folder, secret = into / run_name(spec.name, job.run), into / "secret"
+    secret.mkdir()
+    if has_code(job):
+        for name, content in api.get(SECRET, code_name(spec.name))["data"].items():
+            (secret / name).write_bytes(base64.b64decode(content))
+    receive(spec, folder, url=job.code_url, mounted=secret)
+    if not spec.checkpoint_url:
+        lay_out(ask(), folder)
+    write_job(folder, JobFile(spec, job.features, 0.0, "", job.public_key, ""))
+    return folder
 
 
 class KubernetesLink(CallLink):

@@ -38,9 +38,8 @@ from dlrover_nb.core.backends.kubernetes.nodes.missing_rights import Refusals, i
 from dlrover_nb.core.backends.kubernetes.nodes.orders import AskWhy, Create, Delete, LookFor, Point, Resize
 from dlrover_nb.core.backends.kubernetes.nodes.own_secrets import OwnSecrets
 from dlrover_nb.core.backends.kubernetes.nodes.pod_reconciler import PodReconciler
-from dlrover_nb.core.backends.kubernetes.nodes.pod_sizes import PodSizes
 from dlrover_nb.core.backends.kubernetes.nodes.pod_status import trouble
-from dlrover_nb.core.backends.kubernetes.nodes.refused_sizes import RefusedSizes
+from dlrover_nb.core.backends.kubernetes.nodes.refused_sizes import PodSizes, RefusedSizes
 from dlrover_nb.core.backends.kubernetes.room.capacity_informer import CapacityInformer
 from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant, requests_of
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError

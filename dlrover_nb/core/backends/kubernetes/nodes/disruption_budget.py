@@ -10,6 +10,15 @@ may go. Then the next one may at once.
 A budget is no condition of a job: without the right to it, on a server that has none, or when a user
 deletes it to get a machine free, the job goes on without, and says so once. A right that was there before is
 waited for.
+
+Of a job's master and its parameter servers, one at a time may be evicted. What a parameter server holds moves
+to another within its grace period. For several together the time may be too short, and without a master
+nothing moves: that is a start from the last checkpoint. So a drain that wants several has to wait until the
+first has moved. Workers are left out: any number of them may go.
+
+The budget says how many must stay, as a number. ``maxUnavailable`` would follow the plan by itself, but
+Kubernetes counts it only for pods of controllers with a scale, such as a ReplicaSet, and lets no others be
+evicted.
 """
 
 from __future__ import annotations
@@ -24,23 +33,49 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from dlrover_nb.core.manifests.eviction_budget import budget
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20
 from dlrover_nb.core.manifests.objects import with_owner
-from dlrover_nb.core.manifests.pod_parts import ROLE_LABEL
+from dlrover_nb.core.manifests.pod_parts import (
+    JOB_LABEL,
+    MASTER_ROLE,
+    ROLE_LABEL,
+    RUN_LABEL,
+    budget_name,
+    labels,
+)
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
-    from dlrover_nb.core.manifests.kinds import Doc
+    from dlrover_nb.core.manifests.kinds import Doc, Kind
     from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 logger = logging.getLogger(__name__)
 
 LOWER_AFTER_S = 30.0  # a lost parameter server is noticed and made again within seconds
 _ENDED = {"Succeeded", "Failed"}
+
+
+def budget(job: str, run: str, n_ps: int, kind: Kind) -> Doc:
+    """Return the budget of a run with so many parameter servers; the caller adds the owner.
+
+    Parameters
+    ----------
+    n_ps
+        Of its parameter servers and its master, all but one must stay. 0: all may go, as after its end.
+    kind
+        The one that the server offers.
+    """
+    roles = {"key": ROLE_LABEL, "operator": "In", "values": [MASTER_ROLE, str(Role.PS)]}
+    chosen = {"matchLabels": {JOB_LABEL: job, RUN_LABEL: run}, "matchExpressions": [roles]}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": budget_name(job), "labels": labels(job, run)},
+        "spec": {"minAvailable": n_ps, "selector": chosen},
+    }
 
 
 class DisruptionBudget:

@@ -1,10 +1,16 @@
 """Messages of workers about shards: requests, progress, and finished shards.
 
 This module decides the next grant only; the ledger keeps the account.
+
+Slower workers get pieces of shards, so that none finishes long after the others. A worker at half the usual
+speed gets half a shard, one at a quarter or less a quarter: 256, 128 and 64 batches. Powers of two, and not
+exact shares: speeds are noisy, and pieces then end at few positions.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -15,7 +21,6 @@ from dlrover_nb.core.master.own.nodes import liveness
 from dlrover_nb.core.master.own.rows import evaluation, skipped_batches, training_loss
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.sharding.pieces import piece_batches, usual_speed
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import MOST_HELD, Purpose
@@ -35,7 +40,7 @@ from dlrover_nb.core.structs.wire.messages import (
 from dlrover_nb.core.structs.wire.mitigation_messages import ShardReturned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +55,31 @@ if TYPE_CHECKING:
 PROGRESS_EVERY_S = 1.0
 WAIT_S = 0.3  # interval of requests of a worker without a shard
 IN_FLIGHT_S = 5.0  # longest time until a grant arrives
+
+
+SMALLEST_SHARE = 4  # the slowest get this fraction of a shard
+
+
+def usual_speed(speeds: Iterable[float]) -> float:
+    """Return the median of the known speeds (above 0); 0 without any."""
+    positive = [speed for speed in speeds if speed > 0]
+    return statistics.median(positive) if positive else 0.0
+
+
+def piece_batches(speed: float, usual: float, shard_batches: int) -> int | None:
+    """Return how many batches of a shard a worker gets; None for all of it.
+
+    Parameters
+    ----------
+    speed, usual
+        Rows per second of this worker and of the median one; 0 when not known.
+    shard_batches
+        M, batches of a full shard.
+    """
+    if speed <= 0 or usual <= 0 or speed >= usual:
+        return None
+    n_part = 2 ** round(math.log2(usual / speed))
+    return None if n_part == 1 else max(1, shard_batches // min(n_part, SMALLEST_SHARE))
 
 
 def handle_message(

@@ -22,8 +22,11 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
 )
 from dlrover_nb.core.backends.kubernetes.jobs.access import check_access
 from dlrover_nb.core.backends.kubernetes.jobs.submission import create
-from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import LOWER_AFTER_S, DisruptionBudget
-from dlrover_nb.core.manifests.eviction_budget import budget
+from dlrover_nb.core.backends.kubernetes.nodes.disruption_budget import (
+    LOWER_AFTER_S,
+    DisruptionBudget,
+    budget,
+)
 from dlrover_nb.core.manifests.kinds import BUDGET, BUDGET_1_20, CONFIG_MAP, POD, ROLE, ROLE_BINDING, Kind
 from dlrover_nb.core.manifests.objects import companions
 from dlrover_nb.core.manifests.pod_parts import MASTER_ROLE, labels
