@@ -146,9 +146,9 @@ def _proposed(snapshot: JobSnapshot) -> Lead | None:
 
 def _trial_words(proposal: Proposal) -> str:
     new, now = proposal.candidate.prediction, proposal.baseline.prediction
-    known = "nothing like it has run yet" if new.extrapolates else "what has run does not tell"
+    evidence = "nothing like it has run yet" if new.extrapolates else "what has run does not tell"
     doing = moves.move(proposal.baseline.plan, proposal.candidate.plan).doing
-    return _sentence(f"try {doing}: {known}, so anything from {moves.band(new, now)} times as fast")
+    return _sentence(f"try {doing}: {evidence}, so anything from {moves.band(new, now)} times as fast")
 
 
 def _better_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
