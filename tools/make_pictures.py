@@ -79,7 +79,7 @@ def photograph(job: Job, folder: Path) -> None:
             page.wait_for_function(
                 "() => window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle"
             )
-            page.get_by_role("button", name="Accept").wait_for()
+            page.get_by_role("button", name="Something else").wait_for()
             page.wait_for_timeout(5000)  # some ticks of the charts
             page.screenshot(path=str(folder / "live-view.png"))
             page.set_viewport_size(PLANS)
