@@ -142,6 +142,8 @@ def _run(words: Sequence[str], commands: Commands) -> ExitCode:
             sys.stdout.write(f"{text}\n")
         else:  # no rows for a program; a person reads why
             sys.stderr.write(f"{view_in_shell_words(result.view()).text()}\n")
+    if call.hint and sys.stdout.isatty() and not call.as_json:  # a program has no use for it
+        _say(call.hint)
     return _exit_code(call, shown)
 
 

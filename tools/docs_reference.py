@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
+    from dlrover_nb.magics.verbs.spelling import Spelled
+
 VERBS_INTRODUCTION = """\
-Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and is a method of the
-[Python API](api.md). `%dlrover help VERB` shows the same text. Where the two differ, both stand here;
-{of_shell} are the shell's alone, and so are `--json` and `--cluster`."""
+Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and has its methods in the
+[Python API](api.md); a flag behind it says which of its things you want. `%dlrover help VERB` shows the same
+text. Where the two differ, both stand here; {of_shell}
+are the shell's alone, and so are `--json` and `--cluster`."""
+OLD_NAMES = """\
+The verbs of earlier releases go on working, with the same flags, and say how they are spelled now."""
 KEYS_INTRODUCTION = """\
 A job file is YAML. Every key but `name` has a default; a group that is given in part keeps the defaults of
 the rest. See [Write a job file](../how-to/job-file.md)."""
@@ -53,15 +58,39 @@ def on_page_markdown(markdown: str, config: MkDocsConfig, **_: object) -> str:
 
 
 def verbs_page() -> str:
-    """Return the reference of all verbs, as their own help shows it."""
-    alone = [f"`{verb}`" for verb in GRAMMAR.verbs if verb not in NOTEBOOK.verbs]
-    parts = ["# Verbs", VERBS_INTRODUCTION.format(of_shell=f"{', '.join(alone[:-1])} and {alone[-1]}")]
-    for verb, of_shell in GRAMMAR.verbs.items():
-        parts += [f"## {verb}", f"```text\n{GRAMMAR.help_text(verb)}\n```"]
-        own = tuple(each for each in of_shell.arguments if each is not JSON and each is not CLUSTER)
-        if verb in NOTEBOOK.verbs and NOTEBOOK.verbs[verb].arguments != own:
-            parts += ["In a notebook:", f"```text\n{NOTEBOOK.help_text(verb)}\n```"]
+    """Return the reference of all verbs, as their own help shows it, and what old names are called now."""
+    parts = ["# Verbs", VERBS_INTRODUCTION.format(of_shell=_of_shell_alone())]
+    for word, forms in GRAMMAR.words.items():
+        parts += [f"## {word}", f"```text\n{GRAMMAR.help_text(word)}\n```"]
+        if any(_differs(form) for form in forms):
+            parts += ["In a notebook:", f"```text\n{NOTEBOOK.help_text(word)}\n```"]
+    parts += ["## Old names", OLD_NAMES, _old_names()]
     return "\n\n".join(parts) + "\n"
+
+
+def _of_shell_alone() -> str:
+    forms = [each for forms in GRAMMAR.words.values() for each in forms]
+    alone = [f"`{each.start}`" for each in forms if each.form.verb not in NOTEBOOK.verbs]
+    return f"{', '.join(alone[:-1])} and {alone[-1]}"
+
+
+def _differs(form: Spelled) -> bool:
+    """Whether a form takes something else in a notebook."""
+    of_shell = tuple(each for each in form.verb.arguments if each is not JSON and each is not CLUSTER)
+    of_notebook = [each for each in NOTEBOOK.words[form.word] if each.form is form.form]
+    return any(
+        [argument.names for argument in each.verb.arguments] != [argument.names for argument in of_shell]
+        for each in of_notebook
+    )
+
+
+def _old_names() -> str:
+    rows = ["| before | now |", "| --- | --- |"]
+    for name in GRAMMAR.verbs:
+        now = [f"`{each.start}`" for f in GRAMMAR.words.values() for each in f if each.form.verb == name]
+        if name not in GRAMMAR.words and now:
+            rows.append(f"| `{name}` | {' or '.join(now)} |")
+    return "\n".join(rows)
 
 
 def job_file_page() -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.backends.kubernetes.client.contexts import known_contexts
 from dlrover_nb.core.connect.kinds import kind_names
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.jobfile import known_keys, known_values
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.cell import looks_like_yaml
@@ -34,7 +35,6 @@ _CELL = re.compile(r"\s*%%dlrover\s+submit\b")
 
 _FIXED: dict[str, Callable[[], tuple[str, ...]]] = {
     "KIND": kind_names,
-    "VERB": lambda: tuple(GRAMMAR.verbs),
     "MODEL": lambda: known_values("model.name"),
     "YES|NO": lambda: ("yes", "no"),
     "CONTEXT": lambda: known_contexts().contexts,
@@ -67,16 +67,24 @@ def complete(session: Session, text: str, line: int, column: int) -> tuple[str, 
 
 def _candidates(session: Session, words: list[str], fragment: str) -> Iterable[str]:
     if not words:
-        return GRAMMAR.verbs
-    if words[0] not in GRAMMAR.verbs:
+        return _verbs(fragment)
+    try:
+        parser, others = GRAMMAR.offered(words[0], words[1:])
+    except InvalidValueError:  # no such verb, or flags that do not go together
         return ()
-    parser = GRAMMAR.parser_of(words[0])
     job = next((word for word in words[1:] if word in session.jobs), None)
     if (flag := parser.action_of(words[-1])) is not None:
         return _values(session, flag, job, fragment)
     if fragment.startswith("-"):
-        return (flag for flag in parser.flags if flag not in words)
-    return _positional(session, parser, job, fragment)
+        return (each for each in dict.fromkeys((*parser.flags, *others)) if each not in words)
+    behind = (each for each in others if not each.startswith("-") and len(words) == 1)
+    return (*behind, *_positional(session, parser, job, fragment))
+
+
+def _verbs(fragment: str) -> Iterable[str]:
+    """Return the verbs; old names only where no other begins so."""
+    words = (*GRAMMAR.words, "help")
+    return words if any(each.startswith(fragment) for each in words) else GRAMMAR.verbs
 
 
 def _positional(session: Session, parser: Parser, job: str | None, fragment: str) -> Iterable[str]:
@@ -95,7 +103,9 @@ def _values(session: Session, action: argparse.Action, job: str | None, fragment
             return _files(fragment)
         case "KEY=VALUE":
             return _settings(fragment)
-        case "KIND" | "VERB" | "MODEL" | "YES|NO" | "CONTEXT" | "NAMESPACE" as fixed:
+        case "VERB":
+            return _verbs(fragment)
+        case "KIND" | "MODEL" | "YES|NO" | "CONTEXT" | "NAMESPACE" as fixed:
             return _FIXED[fixed]()
     return _known(session, str(action.metavar), job)
 

@@ -20,10 +20,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the error as one line."""
-        verb = self.prog.split()[-1]
-        raise InvalidValueError(
-            f"{message.removeprefix('argument ')}; see {self.prog.split()[0]} help {verb}"
-        )
+        command, verb, *_ = self.prog.split()
+        raise InvalidValueError(f"{message.removeprefix('argument ')}; see {command} help {verb}")
+
+    def indented_usage(self) -> str:
+        """Return how it is used, without a heading."""
+        usage = self.format_usage().rstrip()
+        return "\n".join(f"  {line[len('usage: ') :]}" for line in usage.splitlines())
+
+    def section(self, heading: str, without: tuple[str, ...] = ()) -> str:
+        """Return the help of its arguments without the flags named; empty: there are no others."""
+        formatter = self._get_formatter()
+        formatter.start_section(f"options of {heading}")
+        formatter.add_arguments(a for a in self._actions if not set(a.option_strings) & set(without))
+        formatter.end_section()
+        return formatter.format_help().strip()
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """`%dlrover` and `%%dlrover` for IPython: a thin layer between a shell and the commands.
 
-Every verb returns an object that displays itself and prints nothing. Errors of the user become a
-`UsageError`, one line without a traceback; any other exception is a bug of this package and keeps its
-traceback. IPython's expansion of ``{x}`` and ``$x`` stays on, so that ``--file {path}`` can use a variable of
-the notebook; text that is no such expression is left as it is. A cell's body is never expanded.
+Every verb returns an object that displays itself and prints nothing; only an old name says how it is spelled
+now. Errors of the user become a `UsageError`, one line without a traceback; any other exception is a bug of
+this package and keeps its traceback. IPython's expansion of ``{x}`` and ``$x`` stays on, so that
+``--file {path}`` can use a variable of the notebook; text that is no such expression is left as it is. A
+cell's body is never expanded.
 
 The handlers of the verbs load with the first verb: loading the extension takes a moment, not a second.
 """
@@ -11,6 +12,7 @@ The handlers of the verbs load with the first verb: loading the extension takes 
 from __future__ import annotations
 
 import re
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.matcher = _matcher_of(self)
+        self._said: set[str] = set()
 
     @cached_property
     def commands(self) -> Commands:
@@ -55,12 +58,21 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
         self.commands.is_shown = cell is not None or self._ends_with(line)
         try:
             with RAY_MESSAGES.kept():
-                return self.commands.run(GRAMMAR.parse_line(line), cell)
+                call = GRAMMAR.parse_line(line, has_cell=cell is not None)
+                shown = self.commands.run(call, cell)
+                self._say_once(call.hint)
+                return shown
         except DetachedError as detached:
             return Note("Detached", str(detached))
         except DlroverError as error:
             hint = RAY_MESSAGES.hint if isinstance(error, BackendError | JobFailedError) else ""
             raise UsageError("\n".join(filter(None, (error.text, hint)))) from error
+
+    def _say_once(self, hint: str) -> None:
+        """Say how an old verb is spelled now, where its result is shown, once in a session."""
+        if hint and self.commands.is_shown and hint not in self._said:
+            self._said.add(hint)
+            sys.stderr.write(f"{hint}\n")
 
     def _ends_with(self, line: str) -> bool:
         """Whether the cell that runs ends with this call, unassigned: then its result is displayed."""

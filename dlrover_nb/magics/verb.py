@@ -33,6 +33,12 @@ class Argument:
     names: tuple[str, ...]
     options: Mapping[str, object]
 
+    @property
+    def name(self) -> str:
+        """The name of its value in a call."""
+        long = next((each for each in self.names if each.startswith("--")), self.names[0])
+        return str(self.options.get("dest") or long.lstrip("-").replace("-", "_"))
+
     def add_to(self, parser: Parser) -> None:
         """Add the argument to a parser."""
         parser.add_argument(*self.names, **self.options)  # type: ignore[arg-type]  # as argparse takes them
@@ -82,6 +88,11 @@ class Verb:
     default_of: Callable[[str], object] = lambda _: None
     prints: bool = False
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All its long flags."""
+        return tuple(name for each in self.arguments for name in each.names if name.startswith("--"))
+
     def call(self, parsed: Values) -> Call:
         """Return the call that parsed arguments ask for."""
         values, as_json = {**parsed}, bool(parsed.get("json"))
@@ -99,9 +110,11 @@ class Call:
     """A line that was parsed: a verb, the values that its handler takes, and whether to print JSON.
 
     `cluster` names where this call alone goes, in the form of `read_address`; None: where the session goes.
+    `hint` says how an old verb is spelled now; empty: it was spelled so.
     """
 
     verb: Verb
     values: Values
     as_json: bool = False
     cluster: str | None = None
+    hint: str = ""

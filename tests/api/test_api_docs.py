@@ -113,10 +113,12 @@ def test_every_verb_is_a_method(verb: str) -> None:
     assert callable(getattr(Cluster if verb in CLUSTER_VERBS else Job, OWN_NAMES.get(verb, verb)))
 
 
-@for_each("verb", GRAMMAR.verbs)
-def test_every_verb_stands_in_the_help_with_an_example_that_parses(verb: str) -> None:
-    assert re.search(rf"^  {verb} +\w", GRAMMAR.help_text(), re.MULTILINE)
-    example = re.search(r"example: dlrover-nb (.*)", GRAMMAR.help_text(verb))
-    assert example is not None
-    assert example[1].split()[0] == verb
-    assert GRAMMAR.parse(shlex.split(example[1])).verb.name == verb
+@for_each("word", GRAMMAR.words)
+def test_every_verb_stands_in_the_help_with_examples_that_parse(word: str) -> None:
+    assert re.search(rf"^  {word} +\w", GRAMMAR.help_text(), re.MULTILINE)
+    _, found, examples = GRAMMAR.help_text(word).partition("example")
+    assert found
+    lines = re.findall(r"dlrover-nb (.*)", examples)
+    assert len(lines) == len(GRAMMAR.words[word])
+    for line, form in zip(lines, GRAMMAR.words[word], strict=True):
+        assert GRAMMAR.parse(shlex.split(line)).verb.handler is form.verb.handler

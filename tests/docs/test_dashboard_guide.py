@@ -36,10 +36,10 @@ def made():
 
 def test_the_page_of_verbs_has_both_forms_of_those_that_differ():
     verbs = dict(part.split("\n", 1) for part in tool("docs_reference").verbs_page().split("\n## ")[1:])
-    assert {verb for verb, text in verbs.items() if "In a notebook:" in text} == {"connect", "serve"}
-    assert "usage: %dlrover serve" in verbs["serve"]
-    assert "usage: dlrover-nb serve" in verbs["serve"]
-    assert {"users", "tokens", "mcp", "audit"} <= set(verbs)
+    assert {verb for verb, text in verbs.items() if "In a notebook:" in text} == {"connect", "server"}
+    assert "usage: %dlrover server" in verbs["server"]
+    assert "  dlrover-nb server tokens" in verbs["server"]
+    assert "| `stop` | `end --now` |" in verbs["Old names"]
 
 
 @pytest.mark.parametrize("path", ["docs/how-to/dashboard.md", "docs/reference/serve.md"])

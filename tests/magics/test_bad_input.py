@@ -41,7 +41,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
     ("line", "message"),
     [
         ("zzz", "unknown verb 'zzz'; known: connect, submit"),
-        ("statsu", "unknown verb 'statsu'; did you mean status?; see %dlrover help"),
+        ("statsu", "unknown verb 'statsu'; did you mean show?; see %dlrover help"),
         ("help undoo", "unknown verb 'undoo'; did you mean undo?"),
         *((f"{verb} ctrr", "no job 'ctrr' here; did you mean ctr?")
           for verb in ("status", "watch", "plans", "why", "undo", "logs", "attach", "dash", "export", "wait", "stop", "shards")),

@@ -60,7 +60,7 @@ def test_an_address_with_too_many_parts_says_what_is_expected(run, monkeypatch, 
 @for_each(
     ("words", "message"),
     [
-        (["stauts"], "dlrover-nb: unknown verb 'stauts'; did you mean status?; see dlrover-nb help"),
+        (["stauts"], "dlrover-nb: unknown verb 'stauts'; did you mean show?; see dlrover-nb help"),
         (["status", "nope"], "dlrover-nb: no job 'nope' here"),
         (["submit", "x", "--ps", "0"], "dlrover-nb: plan.ps: node count must be >= 1, got 0"),
         (["submit", "--file", "nowhere.yaml"], "dlrover-nb: no job file"),

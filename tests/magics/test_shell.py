@@ -205,7 +205,7 @@ def test_lists_and_views_are_returned_and_nothing_is_printed(
 
 def test_help_is_the_docstring(shell: InteractiveShell) -> None:
     told = shell.object_inspect("%dlrover")
-    assert "accept     accept a proposal" in told["docstring"]
+    assert "apply    accept a proposal" in told["docstring"]
 
 
 @for_each("text", ["%dlrover scale?", "%dlrover  scale ??\n", "\n%%dlrover scale?\n", "  %dlrover scale?"])
@@ -376,7 +376,7 @@ def test_a_mistake_shows_no_traceback(magic: Magic, capsys: pytest.CaptureFixtur
     result = magic.shell.run_cell("%dlrover stauts")
     assert isinstance(result.error_in_exec, UsageError)
     told = "".join(capsys.readouterr())
-    assert told.strip() == "UsageError: unknown verb 'stauts'; did you mean status?; see %dlrover help"
+    assert told.strip() == "UsageError: unknown verb 'stauts'; did you mean show?; see %dlrover help"
 
 
 def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:

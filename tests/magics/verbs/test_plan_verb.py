@@ -34,7 +34,9 @@ def commands(cluster):
 
 
 def test_a_cell_of_goals_finds_the_cheapest_plan_and_says_how_to_order_it(commands):
-    shown = commands.run(GRAMMAR.parse(["plan", "ads"]), "at most 90 cores\ndone within 900 days")
+    shown = commands.run(
+        GRAMMAR.parse(["plan", "ads"], has_cell=True), "at most 90 cores\ndone within 900 days"
+    )
     assert shown.is_met
     assert shown.answer.plan.plan.total_cpu <= 90
     text = shown.view().text()
