@@ -1,4 +1,4 @@
-"""The verb `brain` of the command line: planning for all jobs of a cluster together, as a service."""
+"""The verb `server brain` of the command line: planning for all jobs of a cluster together, as a service."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _brain(
         rounds = RoundStore(history).newest(named)
         if not rounds:
             raise NotFoundError(
-                f"no brain has planned for {named} in this history; start one with `dlrover-nb brain`, or "
-                "name the cluster with --name"
+                f"no brain has planned for {named} in this history; "
+                "start one with `dlrover-nb server brain`, or name the cluster with --name"
             )
         return BrainView(rounds[0])
     brain = _made(commands, named, history, interval_s, settings)
@@ -104,8 +104,8 @@ def _once(brain: Brain) -> BrainView:
 
     if not brain.renew():
         raise InvalidValueError(
-            f"no other brain may plan for this cluster, but {brain.holder} does; `dlrover-nb brain show` "
-            "shows its last round, or end it first"
+            f"no other brain may plan for this cluster, but {brain.holder} does; "
+            "`dlrover-nb server brain show` shows its last round, or end it first"
         )
     try:
         return BrainView(brain.planned())

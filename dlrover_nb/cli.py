@@ -1,8 +1,8 @@
 """The command line, ``dlrover-nb VERB ...``: the magics' verbs in a terminal.
 
 What a verb returns is printed as text, or as JSON with ``--json``; exit codes are those of `ExitCode`. Ctrl-C
-never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `watch` draws in the terminal,
-`connect` cannot simulate, and `serve`, `brain`, `users`, `demo` and those for programs exist only here.
+never ends a job. Some verbs differ from the notebook's, see `GRAMMAR`: `show --live` draws in the
+terminal, `connect` cannot simulate, and what serves others exists only here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The demonstration, end to end, on this machine: `dlrover-nb demo`.
+"""The demonstration, end to end, on this machine: `dlrover-nb submit --demo`.
 
 Nothing is simulated: it starts a local Ray head and a job of real processes on real rows. Proposals come
 from the model that is fitted during training; each is accepted after a few seconds on the screen. Later a

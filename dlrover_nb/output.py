@@ -1,6 +1,6 @@
 """How the command line prints a result: as text of the terminal's width, as rows for a pipe, or as JSON.
 
-A hint is written once, for the notebook (`%dlrover status`); here it is said in the shell's words, with the
+A hint is written once, for the notebook (`%dlrover show`); here it is said in the shell's words, with the
 cluster that the call named, as the next call would go elsewhere without it. That is done to the blocks of a
 view and not to the printed text, since verbatim lines (logs, an exported document) belong to others and stay
 as they are.
@@ -42,7 +42,7 @@ CLI = "dlrover-nb"
 LEAST_WIDTH = 60  # of text; a narrower terminal breaks the lines itself
 UNBROKEN = sys.maxsize  # width of text that goes to a file or a program: a row of a table is one line
 CLUSTER_OF_HINTS = ContextVar("what --cluster of this call says; empty: it has none", default="")
-WITHOUT_CLUSTER = ("connect", "serve", "tokens", "users", "demo")  # verbs that do not take it so
+WITHOUT_CLUSTER = ("connect", "server", "serve", "tokens", "users", "demo")  # verbs that do not take it so
 _HINT = re.compile(r"%%?dlrover ([a-z][a-z-]*)")
 
 

@@ -1,4 +1,4 @@
-"""The verbs `serve` and `users` of the command line: the team's dashboard, and who may sign in to it."""
+"""The verbs `server` and `server users` of a shell: the team's dashboard, and who may sign in to it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _said(server: DashboardServer, stream: TextIO) -> str:
         socket = server.settings.unix_socket and not server.settings.has_sign_in
         return f"{SAID}{server.url}" + ("; its socket is open to this account alone" if socket else "")
     if not stream.isatty():  # a log file, the journal, or a pipe into one
-        with_secret = f"`{CLI} serve --link --port {server.port}`"
+        with_secret = f"`{CLI} server --link --port {server.port}`"
         return f"{SAID}{server.url}; {with_secret} prints the address with its secret"
     return f"{SAID}{server.own.address()}; a browser with this address acts in your name"
 
@@ -163,7 +163,7 @@ def _users(  # noqa: PLR0913 - the arguments of one verb
         ]
         return TextView("Users", "\n".join(lines) or "nobody yet")
     if name is None:
-        raise InvalidValueError(f"users {action} needs a name; add it: users {action} NAME")
+        raise InvalidValueError(f"server users {action} needs a name; add it: server users {action} NAME")
     if action == "remove":
         return Note("Users", _removed(path, name), str(path))
     grant = (
@@ -190,7 +190,7 @@ def _add(path: Path, name: str, grant: Grant | None, groups: tuple[str, ...], *,
     users = read_users(path) if path.exists() else {}
     if name in users:
         raise InvalidValueError(
-            f"{name} is there already; run users remove {name} first to give a new password"
+            f"{name} is there already; run server users remove {name} first to give a new password"
         )
     password = sys.stdin.readline().rstrip("\n") if from_stdin else _asked_twice(name)
     users[name] = User(hashed(password, name), groups, () if grant is None else (grant,))
@@ -233,7 +233,7 @@ SERVE = Verb(
         argument("--unix-socket", metavar="PATH", help="listen on a socket instead"),
         argument("--prefix", metavar="/PATH", help="path under which a proxy serves it"),
         argument("--url", metavar="URL", help="public address, where a proxy leads to the server"),
-        argument("--users", metavar="FILE", help="people who may sign in, see the verb users"),
+        argument("--users", metavar="FILE", help="people who may sign in, see `server users`"),
         argument("--oidc", metavar="FILE", help="provider that signs people in"),
         argument("--proxy-header", metavar="NAME", help="header in which a proxy names the person"),
         argument("--proxy-groups-header", metavar="NAME", help="header in which it names their groups"),

@@ -1,4 +1,4 @@
-"""`dlrover-nb watch`: a job redrawn in the terminal until it ends, and steered by keys.
+"""`dlrover-nb show --live`: a job redrawn in the terminal until it ends, and steered by keys.
 
 A key acts on what the screen shows: `a` accepts the proposal that was drawn last, by its id, so a newer one
 that has come in the meantime is not accepted unseen (the master refuses the stale id, and the line below says
@@ -194,4 +194,4 @@ def follow(handle: JobHandle, stream: TextIO) -> JobSnapshot:
 
 
 def _goes_on(job: str) -> str:
-    return f"job {job} goes on; `{CLI} stop {job}` stops it"
+    return f"job {job} goes on; `{CLI} end {job} --now` stops it"

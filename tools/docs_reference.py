@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.magics.verbs.spelling import Spelled
 
 VERBS_INTRODUCTION = """\
-Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, and has its methods in the
+Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, with methods in the
 [Python API](api.md); a flag behind it says which of its things you want. `%dlrover help VERB` shows the same
 text. Where the two differ, both stand here; {of_shell}
 are the shell's alone, and so are `--json` and `--cluster`."""

@@ -235,7 +235,7 @@ class Commands:
         try:
             return job.wait(timeout_s, until=until)
         except KeyboardInterrupt as error:
-            raise DetachedError(f"job {job.name} goes on; `{MAGIC} stop {job.name}` stops it") from error
+            raise DetachedError(f"job {job.name} goes on; `{MAGIC} end {job.name} --now` stops it") from error
 
     def decided(self, view: DecisionView) -> DecisionView:
         """Remember what a decision changed: the proposal that was shown last is answered."""

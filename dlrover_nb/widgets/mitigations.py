@@ -43,7 +43,7 @@ def mitigations_view(snapshot: JobSnapshot) -> View:
         blocks.append(mitigations_table(snapshot.mitigations, snapshot.decisions))
     if not (opened or snapshot.phase.is_final):
         name = snapshot.spec.name
-        lines = (f"%dlrover stragglers {name}", f"%dlrover mitigate {name} --restart NODE")
+        lines = (f"%dlrover show {name} --nodes", f"%dlrover apply {name} --restart NODE")
         blocks.append(Paragraph("See who is slow, or order one yourself:", Tone.HINT, lines))
     return View(f"Actions against stragglers of {snapshot.title}", tuple(blocks))
 
@@ -129,7 +129,7 @@ def open_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def commands(job: str, mitigation: Mitigation) -> tuple[str, ...]:
     """Return the commands that answer an action."""
     return (
-        f"%dlrover accept {job} {mitigation.id}",
+        f"%dlrover apply {job} {mitigation.id}",
         f'%dlrover reject {job} {mitigation.id} --why "..."',
     )
 
@@ -253,4 +253,4 @@ def order_command(job: str, action: Action) -> str:
             option = f"--rates {','.join(f'{short_name(node, job)}={x:.4g}' for node, x in factors)}"
         case _ as never:
             assert_never(never)
-    return f"%dlrover mitigate {job} {option}"
+    return f"%dlrover apply {job} {option}"

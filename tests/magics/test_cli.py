@@ -130,7 +130,7 @@ def test_ctrl_c_lets_go_of_the_job(run, memory: MemoryCluster, verb: str) -> Non
     memory.submit(JobSpec("ctr"))
     memory.links["ctr"].on_snapshot = interrupt
     code, _, err = run(verb, "ctr")
-    assert (code, err) == (130, "job ctr goes on; `dlrover-nb stop ctr` stops it\n")
+    assert (code, err) == (130, "job ctr goes on; `dlrover-nb end ctr --now` stops it\n")
     assert memory.links["ctr"].stopped == []
 
 

@@ -246,7 +246,7 @@ def test_accept_without_an_id_takes_the_open_proposal_where_none_was_shown(magic
 
 def test_accept_and_override_with_nothing_open_say_what_else_to_do(magic: Magic) -> None:
     for line in ("accept", "override --ps 2"):
-        assert "job ctr has no open proposal (there was none yet); use scale" in magic.refused(line)
+        assert "job ctr has no open proposal (there was none yet); use apply --workers" in magic.refused(line)
     assert magic.link.decisions == []
 
 
@@ -338,7 +338,7 @@ def test_an_interrupted_wait_lets_go_of_the_job(magic: Magic) -> None:
         raise KeyboardInterrupt
 
     magic.link.on_snapshot = interrupt
-    assert "job ctr goes on; `%dlrover stop ctr` stops it" in str(magic("wait"))
+    assert "job ctr goes on; `%dlrover end ctr --now` stops it" in str(magic("wait"))
     assert magic.link.stopped == []
 
 
@@ -442,7 +442,7 @@ def test_mitigate_without_an_action_shows_what_waits_and_accept_then_takes_that(
     shown = magic("mitigate")
     assert isinstance(shown, MitigationsView)
     assert shown.tables().frame().loc[0, "mitigation"] == "m1"
-    assert "%dlrover accept ctr m1" in str(shown)
+    assert "%dlrover apply ctr m1" in str(shown)
     magic("accept --why 'so be it'")
     (decision,) = magic.link.decisions
     assert (decision.verdict, decision.proposal, decision.why) == (Verdict.ACCEPT, "m1", "so be it")

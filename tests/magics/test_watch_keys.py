@@ -1,4 +1,4 @@
-"""The keys of `dlrover-nb watch`: what each means, and that they steer a job from a terminal."""
+"""The keys of `dlrover-nb show --live`: what each means, and that they steer a job from a terminal."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_keys_answer_the_proposal_on_the_screen_and_set_the_mode(
     ]
     assert "a accept p3" in screen
     assert "d2: reject p3" in screen
-    assert "job ctr goes on; `dlrover-nb stop ctr` stops it" in screen
+    assert "job ctr goes on; `dlrover-nb end ctr --now` stops it" in screen
     assert termios.tcgetattr(terminal.press) == terminal.before, "the terminal is as it was"
 
 

@@ -118,10 +118,10 @@ def test_what_limits_the_running_plan_is_in_the_answer_to_why():
 
 
 def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
-    assert "%dlrover scale quick-start --workers 2" in VIEWS["whatif"].text()
+    assert "%dlrover apply quick-start --workers 2" in VIEWS["whatif"].text()
     refused = VIEWS["whatif unknown"].text()
     assert refused.splitlines()[2] == "Warning: This plan would be refused: no room"
-    assert "%dlrover scale" not in refused
+    assert "%dlrover apply" not in refused
 
 
 def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
@@ -132,7 +132,7 @@ def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
     assert "The job has succeeded: this only tells what would have been." in text.splitlines()[2]
     assert "it has succeeded" not in text
     assert "finish in" not in text
-    assert "%dlrover scale" not in text
+    assert "%dlrover apply" not in text
 
 
 def test_what_if_of_the_plan_that_runs_compares_it_with_nothing():

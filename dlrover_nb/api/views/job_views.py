@@ -1,7 +1,7 @@
 """What verbs and methods return: objects that display as text and as static HTML, in any front end.
 
 The HTML holds inline SVG and tables only, so a saved notebook shows every plot and number with neither
-kernel nor network. Nothing here imports panel or bokeh; live views are separate (`%dlrover watch`).
+kernel nor network. Nothing here imports panel or bokeh; live views are separate (`%dlrover show --live`).
 """
 
 from __future__ import annotations

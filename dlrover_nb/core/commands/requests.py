@@ -368,6 +368,6 @@ def _open_proposal(now: JobSnapshot | None) -> str:
         last = now.proposals[-1] if now.proposals else None
         detail = f"the last one, {last.id}, is {last.status}" if last else "there was none yet"
         raise NotFoundError(
-            f"job {now.spec.name} has no open proposal ({detail}); use scale to set a plan yourself"
+            f"job {now.spec.name} has no open proposal ({detail}); use apply --workers to set a plan yourself"
         )
     return now.open_proposal.id

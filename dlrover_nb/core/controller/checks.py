@@ -160,7 +160,7 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
 def _check_ready(now: DecisionContext, what: str) -> None:
     if not now.phase.trains or not now.is_running:
         state = (
-            "waits for a decision about shards in quarantine; decide about these first (%dlrover shards)"
+            "waits for a decision about shards in quarantine; decide about these first (%dlrover show --rows)"
             if now.phase is JobPhase.BLOCKED
             else "is evaluating, training is over"
             if now.is_running

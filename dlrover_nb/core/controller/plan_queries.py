@@ -291,7 +291,9 @@ class PlanQueries:
     def _why_over(self) -> str:
         now = self.context
         if now.phase is JobPhase.BLOCKED:
-            return f"Rows wait for a decision (%dlrover shards {now.name}); planning goes on with training."
+            return (
+                f"Rows wait for a decision (%dlrover show {now.name} --rows); planning goes on with training."
+            )
         return f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
 
     @property

@@ -50,7 +50,7 @@ def ending(exited: NodeExited, logs: NodeLogs, *, job: str, at_s: float) -> Endi
     elif error is None:
         printed = logs.last_print(exited.node)[:_MOST_LETTERS] if exited.failed else ""
         log_end = f"its log has no error and ends with {printed!r}" if printed else "its log has no error"
-        why = f"{exited.why}; {log_end}, see %dlrover logs {job} {exited.node}"
+        why = f"{exited.why}; {log_end}, see %dlrover show {job} --logs {exited.node}"
     elif error.text[:_KNOWN_LETTERS] in exited.why:
         why = exited.why
     else:

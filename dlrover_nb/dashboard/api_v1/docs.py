@@ -47,7 +47,7 @@ def body(visit: Visit) -> Markup:
     """Return the page of documentation."""
     address = f"{visit.root}{ROOT}"
     blocks: list[Block] = [
-        Paragraph(SIGN_IN, code=("dlrover-nb tokens add NAME --role viewer --days 30",)),
+        Paragraph(SIGN_IN, code=("dlrover-nb server tokens add NAME --role viewer --days 30",)),
         Paragraph(COMMANDS),
         Paragraph(f"All of it as an OpenAPI 3.1 document: {address}/openapi.json"),
         Table(

@@ -43,7 +43,7 @@ FAILURES = Rate(burst=10, per_s=0.2)  # wrong tokens, per address
 BEARER = "Bearer "
 NOT_SIGNED_IN = (
     "a request must carry a token that is valid, got none; send `Authorization: Bearer dlnb_…`, "
-    "as `dlrover-nb tokens add` prints it"
+    "as `dlrover-nb server tokens add` prints it"
 )
 OR_SO = (
     ", or what is in the file serve/PORT in the state folder of the account that runs the server "

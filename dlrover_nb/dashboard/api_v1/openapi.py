@@ -82,7 +82,11 @@ def document() -> bytes:
         "components": {
             "schemas": {**{name: _with_nulls(each) for name, each in of_answers.items()}, **of_bodies},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "dlrover-nb tokens add NAME"}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "dlrover-nb server tokens add NAME",
+                }
             },
         },
     }

@@ -90,7 +90,9 @@ class Tokens:
         matches = [each for each in self._store.of(KIND) if name and each.id.startswith(name)]
         if len(matches) != 1:
             which = "several tokens have" if matches else "no token has"
-            raise NotFoundError(f"{which} an id that begins with {shown(name)}; `tokens list` shows them")
+            raise NotFoundError(
+                f"{which} an id that begins with {shown(name)}; `server tokens list` shows them"
+            )
         self._store.drop_id(KIND, matches[0].id)
         return _token(matches[0])
 

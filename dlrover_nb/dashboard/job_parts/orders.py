@@ -146,7 +146,7 @@ def _of_rounds(sheet: _Sheet) -> tuple[_Order, ...]:
 
 
 def _verb_hint(name: str) -> Paragraph:
-    line = f"%dlrover mitigate {name} --batches WORKER=N,..."
+    line = f"%dlrover apply {name} --batches WORKER=N,..."
     words = f"Batch sizes and learning rates of more than {MOST_FIELDS} workers are set by the verb:"
     return Paragraph(words, Tone.HINT, (line,))
 

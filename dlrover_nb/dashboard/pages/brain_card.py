@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.blocks import Block
 
 RECENT_S = 1800.0  # a round that says nothing new is kept each quarter of an hour
-NONE = "No brain has planned for these jobs in the last half hour; `dlrover-nb brain` starts one."
+NONE = "No brain has planned for these jobs in the last half hour; `dlrover-nb server brain` starts one."
 
 
 def brain_blocks(visit: Visit, jobs: Sequence[JobSummary]) -> tuple[Block, ...]:

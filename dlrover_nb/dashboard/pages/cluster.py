@@ -104,7 +104,7 @@ def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]
 
 
 def _load(load: ClusterLoad | None, unknown: str) -> tuple[Block, ...]:
-    """Return what the cluster itself says of its machines, as `%dlrover cluster` shows it."""
+    """Return what the cluster itself says of its machines, as `%dlrover show --machines` shows it."""
     if load is None:
         return _unknown(unknown)
     notes = (Paragraph(f"{note[:1].upper()}{note[1:]}.", Tone.HINT) for note in load.notes)

@@ -215,7 +215,12 @@ def lines_to_copy(cluster: str, snapshot: JobSnapshot) -> tuple[str, ...]:
     answers = () if proposal is None else commands(name, proposal)
     if snapshot.open_mitigation is not None:
         answers += mitigations.commands(name, snapshot.open_mitigation)
-    return (f"%dlrover connect {cluster}", f"%dlrover attach {name}", f"%dlrover status {name}", *answers)
+    return (
+        f"%dlrover connect {cluster}",
+        f"%dlrover connect --attach {name}",
+        f"%dlrover show {name}",
+        *answers,
+    )
 
 
 def _ends(visit: Visit, snapshot: JobSnapshot, may: May) -> list[tuple[str, str]]:

@@ -44,8 +44,8 @@ TICKET_S = 600.0
 _DAY_S = 86_400.0
 _BEARER = "Bearer "
 WAY_IN = (
-    "Only the account that runs this dashboard may use it: open the address that `dlrover-nb serve` printed, "
-    "or run `dlrover-nb serve --link` as that account for it."
+    "Only the account that runs this dashboard may use it: open the address that "
+    "`dlrover-nb server` printed, or run `dlrover-nb server --link` as that account for it."
 )
 
 
@@ -162,7 +162,7 @@ def own_server(url: str, port: int) -> OwnServer:
     except FileNotFoundError as error:
         raise NotFoundError(
             f"this account runs no dashboard with a secret on port {port}; start one with "
-            "`dlrover-nb serve`, or name its port with --port"
+            "`dlrover-nb server`, or name its port with --port"
         ) from error
 
 
@@ -170,8 +170,8 @@ def own_server(url: str, port: int) -> OwnServer:
 def published(server: OwnServer, port: int) -> Iterator[None]:
     """Let this account's programs find a server for as long as it runs.
 
-    The page is for `serve --open`: an address that a browser is started with stands in the list of processes,
-    which everybody may read.
+    The page is for `server --open`: an address that a browser is started with stands in the list of
+    processes, which everybody may read.
     """
     from dlrover_nb.dashboard.rendering import render  # noqa: PLC0415 - programs that look for a server need none
 

@@ -138,7 +138,8 @@ class UsersFile:
             now = os.stat(self.path)  # noqa: PTH116 - its numbers are the point
         except OSError as error:
             raise NotFoundError(
-                f"no users file at {self.path}; `dlrover-nb users add NAME --file {self.path}` makes one"
+                f"no users file at {self.path}; "
+                f"`dlrover-nb server users add NAME --file {self.path}` makes one"
             ) from error
         file_state = (now.st_mtime_ns, now.st_size, now.st_ino)
         if file_state == self._file_state:
@@ -162,7 +163,9 @@ def read_users(path: Path) -> dict[str, User]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotFoundError(f"no users file at {path}; `dlrover-nb users add NAME` makes one") from error
+        raise NotFoundError(
+            f"no users file at {path}; `dlrover-nb server users add NAME` makes one"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValueError(f"cannot read {path}: {error}; make it readable for this account") from error
     try:

@@ -67,10 +67,10 @@ def one_thing(values: Values) -> Values:
         if values[name] not in (None, False) and name not in _OF[what]:
             of = next(each for each, names in _OF.items() if name in names)
             raise InvalidValueError(
-                f"{flag} belongs to `audit {of}`, got it with `audit {what}`; leave it out"
+                f"{flag} belongs to `--audit {of}`, got it with `--audit {what}`; leave it out"
             )
     if what is What.EXPORT and values["output"] is None:
-        raise InvalidValueError("audit export needs a file to write, got none; name one with -o FILE")
+        raise InvalidValueError("--audit export needs a file to write, got none; name one with -o FILE")
     return values
 
 

@@ -68,7 +68,7 @@ def tokens(
         if name is None:
             what = "the name of a person" if action == "add" else "the id of a token"
             raise InvalidValueError(
-                f"tokens {action} must be told {what}, got none; `tokens list` shows both"
+                f"server tokens {action} must be told {what}, got none; `server tokens list` shows both"
             )
         if action == "remove":
             return _removed(table, name)

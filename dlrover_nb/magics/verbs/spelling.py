@@ -51,7 +51,7 @@ class Form:
     needs
         Name of an argument without which the next form that fits is meant, unless a flag of `by` is given.
     summary, example
-        For the help; empty: those of the verb, the example behind the first flag of `by`.
+        For the help; empty: those of the verb, with the first flag of `by` behind the job's name.
     """
 
     verb: str
@@ -76,9 +76,13 @@ def _plain(verb: str, *by: str) -> Form:
 
 _ACTION_FLAGS = tuple(f"--{word}" for word in ACTIONS)
 WORDS: Mapping[str, tuple[Form, ...]] = {
-    "connect": (_plain("connect"), _plain("attach", "--attach"), _plain("shutdown", "--end")),
+    "connect": (
+        _plain("connect"),
+        Form(verb="attach", by=("--attach",), example="--attach quick-start"),
+        _plain("shutdown", "--end"),
+    ),
     "submit": (_plain("submit"), _plain("demo", "--demo")),
-    "jobs": (_plain("jobs"), _plain("dash", "--live")),
+    "jobs": (_plain("jobs"), Form(verb="dash", by=("--live",), example="--live quick-start")),
     "show": (
         _plain("status"),
         _plain("watch", "--live"),
@@ -132,7 +136,7 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
     "history": (
         _plain("history"),
         _plain("score", "--score"),
-        _plain("audit", "--audit"),
+        Form(verb="audit", by=("--audit",), example="--audit list --job quick-start --since 24h"),
         Form(verb="report", renamed={"output": "--report"}, example="quick-start --report report.html"),
         Form(
             verb="predict", renamed={"rows": "--predict"},
@@ -218,10 +222,16 @@ def spelled(word: str, form: Form, verb: Verb, *, is_first: bool) -> Spelled:
         name=word if is_first else f"{word} {form.behind}".rstrip(),
         summary=summary,
         arguments=tuple(arguments),
-        example=form.example or " ".join(filter(None, (*form.by[:1], verb.example))),
+        example=form.example or _behind_job(verb.example, *form.by[:1]),
         interpret=(lambda values: {**left_out, **values}, *verb.interpret),
     )
     return Spelled(word, form, made, left_out, is_first)
+
+
+def _behind_job(example: str, *flag: str) -> str:
+    """Return an example with the flag that chooses, behind the name of the job where there is one."""
+    job, _, rest = example.partition(" ") if example and not example.startswith("-") else ("", "", example)
+    return " ".join(filter(None, (job, *flag, rest)))
 
 
 def _renamed(old: Argument, flag: str | None) -> Argument:

@@ -274,7 +274,7 @@ def submit(
     with contextlib.nullcontext() if wait or not commands.is_shown else _guesses_in_view():
         job = commands.cluster(start=True).submit(spec, **own_code(spec, commands.namespace))
     commands.session.note_submitted(spec.name)
-    follow = f"{MAGIC} watch {spec.name} follows it"
+    follow = f"{MAGIC} show {spec.name} --live follows it"
     handle = job.handle
     first = SubmittedView(spec, follow, job.schema, handle.bounds, handle.deadline)
     if wait:

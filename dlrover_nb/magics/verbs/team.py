@@ -33,7 +33,7 @@ def serve(commands: Commands, *, job: str | None, stop: bool) -> PageView:
     if served is None or not served.is_running:
         served = session.dashboard = start(_words(commands))
     if job is None:
-        words = f"{_ONCE}; the dashboard ends with this kernel, or with `%dlrover serve --stop`"
+        words = f"{_ONCE}; the dashboard ends with this kernel, or with `%dlrover server --stop`"
         return PageView("Dashboard", served.link(), words)
     commands.job(job)
     return PageView(f"Dashboard of {job}", served.link(f"job?{urlencode({'name': job})}"), _ONCE)
@@ -46,7 +46,7 @@ def _words(commands: Commands) -> tuple[str, ...]:
         return ()
     if session.cluster.simulated:
         raise InvalidValueError(
-            "a simulated cluster lives in this kernel, where no server finds it; use `%dlrover dash`"
+            "a simulated cluster lives in this kernel, where no server finds it; use `%dlrover jobs --live`"
         )
     word = commands.address_of_cluster()
     return ("--cluster", word) if word else ()

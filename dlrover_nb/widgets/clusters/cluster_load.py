@@ -83,7 +83,7 @@ def _recent(load: ClusterLoad, points: Sequence[LoadPoint]) -> tuple[Block, ...]
     if not load.place:
         return ()
     if not points:
-        return (Paragraph(NO_SERIES, Tone.HINT, ("%dlrover cluster --record",)),)
+        return (Paragraph(NO_SERIES, Tone.HINT, ("%dlrover show --machines --record",)),)
     lines = [
         (label, f"{bars} up to {units.cores(max(part.cores))} cores")
         for label, _, _, of in charts.PARTS[1:]

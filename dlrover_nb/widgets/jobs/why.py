@@ -314,7 +314,7 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
         f"--{count} {role.count} --{name}-cpu {role.cpu:g} --{name}-memory {role.memory_mib}"
         for name, count, role in parts
     )
-    return f"%dlrover scale {job} {flags}"
+    return f"%dlrover apply {job} {flags}"
 
 
 def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:

@@ -19,10 +19,10 @@ NOTHING = "No command is on record. Each one about a job is, from its first on."
 def audit_view(commands: Sequence[AuditedCommand]) -> View:
     """Return commands, newest first."""
     if not commands:
-        return View("Audit", (Paragraph(NOTHING, Tone.HINT, ("%dlrover accept",)),))
+        return View("Audit", (Paragraph(NOTHING, Tone.HINT, ("%dlrover apply",)),))
     head = ("row", "asked", "by", "job", "command", "why", "predicted", "outcome")
     title = f"{units.counted(len(commands), 'command')}, newest first"
-    hint = Paragraph("Check that nobody changed them with:", Tone.HINT, ("%dlrover audit verify",))
+    hint = Paragraph("Check that nobody changed them with:", Tone.HINT, ("%dlrover history --audit verify",))
     return View("Audit", (Table(title, head, tuple(map(_row, commands))), hint))
 
 

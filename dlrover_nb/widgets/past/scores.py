@@ -21,7 +21,7 @@ NO_SCORE = (
     "No applied plan was measured yet. A job on a real cluster is scored when a proposal is accepted, "
     "or auto mode sets a plan, and then runs for a while:"
 )
-HOW = ("%dlrover plans", "%dlrover accept")
+HOW = ("%dlrover plan", "%dlrover apply")
 
 
 def scores_view(scoreboard: Scoreboard) -> View:

@@ -80,7 +80,7 @@ def test_at_four_fifths_the_story_says_once_what_the_rest_buys_and_what_can_be_d
     (line,) = [line for line in job.view.story if "the budget:" in line]
     assert "of 60 USD spent (80 %)" in line
     assert "rows" in line
-    assert "%dlrover stop clicks" in line or "ends within it" in line
+    assert "%dlrover end clicks --now" in line or "ends within it" in line
     assert job.view.budget.share >= NEAR_SHARE
 
 

@@ -130,7 +130,7 @@ def test_what_stands_against_any_proposal_is_told(job):
     job.decide(Verdict.SCALE, plan=TWO)
     assert "A change is under way (d3: to 2w x 0.5" in why(job)
     job.tell(PhaseChanged(job.at_s, JobPhase.BLOCKED))
-    assert why(job).startswith("Rows wait for a decision (%dlrover shards clicks)")
+    assert why(job).startswith("Rows wait for a decision (%dlrover show clicks --rows)")
     job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
     assert why(job) == "The job has succeeded: nothing is planned any more."
 

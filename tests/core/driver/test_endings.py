@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NODE = "worker-0"
 AT_S = 1000.0
-NO_ERROR = "its log has no error, see %dlrover logs ads worker-0"
+NO_ERROR = "its log has no error, see %dlrover show ads --logs worker-0"
 
 
 def ended(folder: Path, exited: NodeExited, *lines: tuple[str, str], at_s: float = AT_S) -> Ending:

@@ -99,7 +99,7 @@ def test_the_view_says_the_numbers_and_the_command_that_carries_it_out():
     text = str(stragglers_view(review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH), SNAPSHOT))
     assert "worker-2" in text
     assert "3.00" in text
-    assert "%dlrover mitigate ads --batches worker-0=" in text
+    assert "%dlrover apply ads --batches worker-0=" in text
 
 
 def test_what_the_controller_found_is_shown_and_not_what_this_moment_says():
@@ -132,6 +132,6 @@ def test_an_action_that_waits_stands_in_place_of_what_would_help():
     found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH)
     snapshot = replace(SNAPSHOT, mitigations=(builders.mitigation(),))
     text = str(stragglers_view(found, snapshot))
-    assert "%dlrover accept ads m1" in text
-    assert "%dlrover mitigate" not in text
-    assert "%dlrover mitigate ads --restart worker-2" in str(stragglers_view(found, SNAPSHOT))
+    assert "%dlrover apply ads m1" in text
+    assert "%dlrover apply ads --" not in text
+    assert "%dlrover apply ads --restart worker-2" in str(stragglers_view(found, SNAPSHOT))

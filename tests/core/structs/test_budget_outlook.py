@@ -51,22 +51,22 @@ def test_near_the_limit_it_says_what_the_rest_buys_and_each_choice():
     words = replace(SHORT, most=most).words
     assert words.startswith("8 of 10 USD spent (80 %); the rest lasts 60 min: about 3,600,000 rows, 50 % of")
     assert f"until the end it takes 4, {DOES} 2 % probability" in words
-    assert "`%dlrover budget ads 12.4` raises the limit" in words
-    assert "`%dlrover stop ads` keeps what is trained" in words
+    assert "`%dlrover pin ads --budget 12.4` raises the limit" in words
+    assert "`%dlrover end ads --now` keeps what is trained" in words
     assert words.endswith(f"or {SMALL.short} trains 80 % of what is left")
 
 
 @given(st.floats(0.01, 100), st.floats(0.81, 0.99), st.floats(0.01, 200))
 def test_the_limit_that_it_names_pays_for_the_end_and_is_higher(limit, share, end_cost):
     told = replace(SHORT, limit=limit, spent=share * limit, now=replace(NOW, end_cost=end_cost))
-    named = float(told.words.split("%dlrover budget ads ")[1].split("`")[0])
+    named = float(told.words.split("%dlrover pin ads --budget ")[1].split("`")[0])
     assert named > limit
     assert named - told.spent >= end_cost
 
 
 def test_without_an_end_it_says_how_long_the_rest_lasts():
     endless = replace(BARE, samples_per_s=1000.0)
-    assert "the rest lasts 60 min: about 3,600,000 rows; `%dlrover budget ads 15`" in endless.words
+    assert "the rest lasts 60 min: about 3,600,000 rows; `%dlrover pin ads --budget 15`" in endless.words
 
 
 def test_where_no_node_is_up_the_rest_is_money_alone():

@@ -219,7 +219,7 @@ def test_of_very_many_workers_the_verb_is_told_instead(server, master):
     master.state = replace(master.state, nodes=tuple(nodes))
     page = page_of(server, OPERATOR)
     assert [label for label in OWN if form_of(page, label)] == [SIZE]
-    assert "%dlrover mitigate ads --batches WORKER=N" in page
+    assert "%dlrover apply ads --batches WORKER=N" in page
 
 
 def test_neither_a_viewer_nor_anybody_once_the_job_has_ended_finds_a_form(server, master):

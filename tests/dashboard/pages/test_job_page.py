@@ -156,7 +156,7 @@ def test_the_page_tells_who_is_slow_and_what_waits_against_that(server, slow):
         "m1: restart worker-1",
         "trains about 12 % faster",
         "the start of another worker beside it",
-        "%dlrover accept ads m1",
+        "%dlrover apply ads m1",
     ):
         assert part in page
     assert not forms(page)

@@ -80,7 +80,7 @@ def bearer(secret):
 def test_who_brings_nothing_is_told_what_to_do_and_nothing_else(served, path):
     answer = served.ask(path)
     assert answer.status == 401
-    said = "serve/PORT" if path in ANSWERED_AS_JSON else "dlrover-nb serve --link"
+    said = "serve/PORT" if path in ANSWERED_AS_JSON else "dlrover-nb server --link"
     assert path.startswith("/live") or said in answer.text
     assert "csrf" not in answer.text
     assert not answer.cookies

@@ -99,7 +99,7 @@ def test_where_nothing_is_remembered_the_first_steps_are_told(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert "%dlrover submit quick-start" in str(shell.run_line_magic("dlrover", "history"))
-    assert "%dlrover accept" in str(shell.run_line_magic("dlrover", "score"))
+    assert "%dlrover apply" in str(shell.run_line_magic("dlrover", "score"))
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_a_program_that_raises_each_so_many_rows_ends_its_job_although_it_made_p
         "the same error ended worker nodes 3 times within a day, and max_restarts_per_error is 2: ",
         "ValueError: step 41 of 0x",
         "(model.py:7 in act); on worker-0, worker-1, worker-2; first at ",
-        "repair the program or its data and submit the job again (%dlrover logs real worker-2 shows",
+        "repair the program or its data and submit the job again (%dlrover show real --logs worker-2 shows",
     ):
         assert words in end.message
     assert 0 < end.train.n_sample_done < end.train.n_sample_total

@@ -153,7 +153,7 @@ def test_lines_of_a_killed_worker_stay_and_its_successor_has_its_own(
     played_to_its_end(job, exactly_once=False)
     assert told(job, "worker-0") == ["reading 0 to 40"]
     assert told(job, "worker-1") == ["reading 40 to 80"]
-    assert job.story_has("worker-0 was lost", "its log has no error, see %dlrover logs real worker-0")
+    assert job.story_has("worker-0 was lost", "its log has no error, see %dlrover show real --logs worker-0")
 
 
 def test_training_goes_on_when_no_log_can_be_written(

@@ -69,7 +69,7 @@ def test_other_views_have_an_open_action_with_its_numbers_and_commands_too(view)
     for text in (view.text(), view.html()):
         assert "24.0 ms" in text
         assert gain_words(0.12) in text
-        assert "%dlrover accept quick-start m1" in text
+        assert "%dlrover apply quick-start m1" in text
         assert "%dlrover reject quick-start m1" in text
 
 
@@ -111,7 +111,7 @@ def test_the_command_of_an_action_orders_just_that(action):
         for name in ("worker-0", "worker-1", "ps-0")
     )
     call = GRAMMAR.parse_line(order_command("quick-start", action).removeprefix("%dlrover "))
-    assert call.verb.name == "mitigate"
+    assert call.verb.handler is GRAMMAR.verbs["mitigate"].handler
     request = Mitigate(**{word: call.values[word] for word in WORDS})
     assert request.chosen(b.snapshot(nodes=nodes)) == action
 

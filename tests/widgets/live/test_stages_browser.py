@@ -107,7 +107,7 @@ SAVED = {
     ).view(),
     "submit": SubmittedView(
         SPEC,
-        "%dlrover watch quick-start follows it",
+        "%dlrover show quick-start --live follows it",
         SCHEMA,
         PlanBounds(16, 4, (0.5, 1.0, 2.0), (0.25, 0.5, 1.0)),
         HOPELESS,

@@ -37,7 +37,7 @@ def why_ended(spec: JobSpec, error: CountedError, n_planned: int) -> str:
         f"the same error ended {error.role} nodes {error.n} times within a day, and max_restarts_per_error "
         f"is {limit}: {error.last}; on {_nodes(error)}; first at {write_moment(error.first_at_s)}, last at "
         f"{write_moment(error.last_at_s)}; repair the program or its data and submit the job again "
-        f"(%dlrover logs {spec.name} {error.nodes[-1]} shows the last one)"
+        f"(%dlrover show {spec.name} --logs {error.nodes[-1]} shows the last one)"
     )
 
 

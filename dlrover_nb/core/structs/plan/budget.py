@@ -157,8 +157,8 @@ class BudgetOutlook:
                 f"{self.best.plan.short} ends within it: {self.best.end_cost:,.4g} until the end, "
                 f"{_enough(self.best)}"
             )
-        raised = f"`%dlrover budget {self.job} {self._needed_words()}` raises the limit"
-        stops = f"`%dlrover stop {self.job}` keeps what is trained"
+        raised = f"`%dlrover pin {self.job} --budget {self._needed_words()}` raises the limit"
+        stops = f"`%dlrover end {self.job} --now` keeps what is trained"
         smaller = ""
         if self.most is not None:
             share = f"{self.most.share:.0%}".replace("%", " %")

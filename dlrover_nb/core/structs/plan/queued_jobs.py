@@ -87,6 +87,6 @@ class QueuePlace:
 
 HELD = "waits in the queue to be admitted"
 NO_BRAIN = QueuePlace(
-    why="no brain of this cluster has answered yet: run `dlrover-nb brain run`, "
+    why="no brain of this cluster has answered yet: run `dlrover-nb server brain`, "
     "or scale the job to start it now"
 )

@@ -215,7 +215,8 @@ def why_waits(job: str, counts: ShardCounts, quarantined: Sequence[QuarantinedSh
 
 
 def _way_out(job: str, shard: QuarantinedShard) -> str:
-    command = f"%dlrover shards {job}"
+    command = f"%dlrover apply {job}"
     return (
-        f"repair the data and use {command} --retry {shard.shard}, or go on without it: --skip {shard.shard}"
+        f"repair the data and use {command} --retry-shard {shard.shard}, or go on without it: "
+        f"--skip-shard {shard.shard}"
     )

@@ -1,4 +1,4 @@
-"""The live view of all jobs of a cluster: `%dlrover dash`.
+"""The live view of all jobs of a cluster: `%dlrover jobs --live`.
 
 A `ManyJobs` holds one `JobsViewModel` and any number of screens drawn from it. The poller queries the cluster
 once a tick for all jobs, however many screens and jobs there are.

@@ -54,7 +54,7 @@ def test_the_same_error_ends_the_job_although_every_worker_did_some_work(*, by_e
         "first at 1970-01-01T00:0",
         "last at 1970-01-01T00:0",
         "repair the program or its data and submit the job again",
-        "%dlrover logs job worker-3",
+        "%dlrover show job --logs worker-3",
     ):
         assert word in told
 

@@ -363,7 +363,7 @@ class SecretGoneError(BackendError):
         super().__init__(
             f"the Secret {secret_name(name)} of job {name} is gone, without which no client can ask its "
             "master; the master of a job that trains restores it within two minutes, if its account may: "
-            f"try again then, or end the job with delete {name} --force"
+            f"try again then, or remove the job with end {name} --delete --force"
         )
 
 

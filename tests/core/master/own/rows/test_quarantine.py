@@ -36,7 +36,7 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     (told,) = world.master.quarantined
     assert told.start <= 123 < told.stop
     assert len(told.killed) == 3
-    assert f"%dlrover shards job --retry {told.shard}" in world.master.message
+    assert f"%dlrover apply job --retry-shard {told.shard}" in world.master.message
     notes = str(world.told(PhaseChanged))
     assert notes.count("1 of 10 shards are all that is left, and wait for a decision") == 1
     assert notes.count("the job cannot finish without it") == 1
