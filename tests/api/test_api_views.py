@@ -118,7 +118,7 @@ def test_status_says_which_limits_are_enforced():
 
 
 def test_status_names_the_exact_commands_for_an_open_proposal():
-    assert "%dlrover accept quick-start p2" in str(VIEWS["status"])
+    assert "%dlrover apply quick-start p2" in str(VIEWS["status"])
 
 
 def test_status_without_a_proposal_has_no_hint():

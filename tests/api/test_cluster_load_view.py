@@ -36,7 +36,7 @@ def test_looking_writes_nothing_and_recording_writes_one_sample(url, tmp_path):
     seen = cluster.load()
     assert seen.points == ()
     assert not (tmp_path / "history.db").exists()
-    assert "cluster --record" in str(seen)
+    assert "show --machines --record" in str(seen)
     kept = cluster.load(record=True)
     (point,) = kept.points
     assert (point.machine, point.has, point.used) == (ALL, kept.load.has, kept.load.used)

@@ -129,7 +129,7 @@ def test_hints_go_where_the_call_went(run, line: str) -> None:
 
 def test_the_next_command_after_a_submit_finds_the_job(run) -> None:
     shown = run("submit new --cluster ray")
-    assert f"{CLI} watch --cluster ray new follows it" in shown[1], shown
+    assert f"{CLI} show --cluster ray new --live follows it" in shown[1], shown
 
 
 def test_a_log_line_is_printed_as_it_was_written(run, memory: MemoryCluster, monkeypatch) -> None:

@@ -486,6 +486,6 @@ def test_why_and_override_are_about_plans_also_after_an_action_was_shown(magic) 
 def test_after_stragglers_an_accept_means_the_action_that_was_shown_there(magic) -> None:
     magic.link.propose(1)
     action_of(magic.link)
-    assert "accept ctr m1" in str(magic("stragglers"))
+    assert "apply ctr m1" in str(magic("stragglers"))
     magic("accept")
     assert magic.link.decisions[-1].proposal == "m1"

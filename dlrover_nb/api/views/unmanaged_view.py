@@ -65,7 +65,9 @@ def unmanaged_view(job: UnmanagedJob) -> View:
     blocks: list[Block] = [Facts(rows), Verbatim(job.entrypoint)]
     blocks.append(
         Paragraph(
-            "It is of others, and only read here. Its output:", Tone.HINT, (f"%dlrover show {job.name} --logs",)
+            "It is of others, and only read here. Its output:",
+            Tone.HINT,
+            (f"%dlrover show {job.name} --logs",),
         )
     )
     if job.ended_by and not job.is_final:

@@ -300,9 +300,9 @@ def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
         if plan.role(role).memory_mib != proposal.baseline.plan.role(role).memory_mib
     )
     return (
-        f"%dlrover accept {job} {proposal.id}",
+        f"%dlrover apply {job} {proposal.id}",
         f'%dlrover reject {job} {proposal.id} --why "..."',
-        f"%dlrover override {job} {proposal.id} {counts} {cpus}{memory}",
+        f"%dlrover apply --instead {job} {proposal.id} {counts} {cpus}{memory}",
     )
 
 
@@ -421,7 +421,7 @@ def shards_table(snapshot: JobSnapshot) -> Table:
     )
     note = (
         "Returned: taken back from workers that died or left, and trained by another one. "
-        "In quarantine: they ended their workers, and wait for a decision with %dlrover shards."
+        "In quarantine: they ended their workers, and wait for a decision with %dlrover apply."
     )
     return Table("Accounting of shards", head, rows, note)
 

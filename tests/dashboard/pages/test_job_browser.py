@@ -237,8 +237,13 @@ def test_the_live_frame_is_as_high_as_what_it_shows_after_another_width_too(serv
     live(page)
     frame_px = "document.querySelector('main iframe').clientHeight"
     page.set_viewport_size({"width": 1400, "height": 900})
-    until(lambda: page.evaluate(frame_px) > 900)
-    wide = page.evaluate(frame_px)
+
+    def rests():
+        before = page.evaluate(frame_px)
+        page.wait_for_timeout(2000)
+        return before if before > 900 and page.evaluate(frame_px) == before else 0
+
+    wide = until(rests)
     page.set_viewport_size({"width": 360, "height": 900})
     until(lambda: page.evaluate(frame_px) > 1.1 * wide)
     page.set_viewport_size({"width": 1400, "height": 900})

@@ -79,7 +79,7 @@ def test_a_viewer_finds_everything_but_a_form_that_changes_the_job(server):
         "Plan now and plan proposed",
         "Memory left",
         "Drift",
-        "%dlrover accept ads p2",
+        "%dlrover apply ads p2",
     ):
         assert part in page
 
