@@ -1,4 +1,5 @@
-"""All verbs, in the order of the help. A module per topic holds their arguments, handlers and records.
+"""All that can be done, by its old names; `spelling` has the words under which users find it. A module per topic
+holds arguments, handlers and records.
 
 The handlers import what they need when they run: the parser and the help, which load with the extension, need
 none of it.

@@ -125,7 +125,7 @@ def test_the_audit_is_exported_in_both_formats_and_no_file_is_overwritten(shell,
     ("line", "message"),
     [
         ("audit check", "unknown part of audit 'check'; known: list, verify, export"),
-        ("audit verify --job clicks", "--job belongs to `--audit list`, got it with `audit verify`"),
+        ("audit verify --job clicks", "--job belongs to `--audit list`, got it with `--audit verify`"),
         ("audit list --anchor abc", "--anchor belongs to `--audit verify`"),
         ("audit export", "audit export needs a file to write"),
         ("audit list --since soon", "expected an age such as 24h"),
