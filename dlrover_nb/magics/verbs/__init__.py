@@ -1,5 +1,4 @@
-"""All that can be done, by its old names; `spelling` has the words under which users find it. A module per topic
-holds arguments, handlers and records.
+"""All that can be done, by its old names, a module per topic; `spelling` has the words that users type.
 
 The handlers import what they need when they run: the parser and the help, which load with the extension, need
 none of it.
