@@ -35,19 +35,25 @@ import argparse
 import json
 import math
 import statistics
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from nearchus_jobs import MODELS, A, B, Cluster, Model, Nodes, measured, plan_of, steps_per_s, total
 
 from dlrover_nb.core.baselines import JobState, optimus
-from dlrover_nb.core.bottleneck import JobQueues, Remedy, Step, WaitingJob, diagnose, fruitless, wanted
+from dlrover_nb.core.bottleneck import Remedy, Step, diagnose, fruitless, wanted
 from dlrover_nb.core.bottleneck.remedy_plans import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import ProfileSample
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.plans.job_queues import JobQueues, WaitingJob
 
 TICK_S = 30.0
 RESTART_S = 60.0

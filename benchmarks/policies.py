@@ -35,6 +35,7 @@ import itertools
 import json
 import math
 import statistics
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,15 +49,19 @@ from simulated_day import day
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.controller.auto_policy import AutoSettings
 from dlrover_nb.core.planner.policies.stages import warm_start
-from dlrover_nb.core.simulator import SimulatedJob, TableTruth
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.plans.measured_speeds import TableTruth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.simulator import SimulatedJob
 
 PARTS = ("compared", "noise", "drift", "hosts")
 DRIFT, DRIFTS_AT = 0.5, 0.4  # of all speeds; after this part of the time that the oracle would take

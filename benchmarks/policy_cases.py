@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.baselines import JobState, well_tuned
+from dlrover_nb.core.baselines import JobState
 from dlrover_nb.core.perf.terms import axes_of
-from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, SpeedTruth, read_tables
+from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, SpeedTruth
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
@@ -23,7 +23,9 @@ from dlrover_nb.core.warmstart import into_space
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
+from support.plans.measured_speeds import read_tables
 from support.plans.sampled_jobs import BATCH, BOUNDS, random_truth
+from support.plans.well_tuned import well_tuned
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.spec_choices import Objective

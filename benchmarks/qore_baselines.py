@@ -12,8 +12,10 @@ form that SLAQ and Optimus assume, which is in their favour.
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +23,17 @@ from policy_runs import DECIDE_S, SETTINGS, Baseline
 from qore_stream import MACHINES, Steering
 
 from dlrover_nb.core.baselines import static
-from dlrover_nb.core.baselines.losscurve import LossCurve, fit_loss_curve
-from dlrover_nb.core.baselines.optimus import fit_speed, optimus, optimus_cluster
+from dlrover_nb.core.baselines.optimus import fit_speed, optimus
 from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.plan.capacity import Capacity, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import JobSubmitted, Ticked
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.plans.loss_curve import LossCurve, fit_loss_curve
+from support.plans.optimus_cluster import optimus_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,6 @@ from policy_runs import QUIET, REPORT_S, SETTINGS, Ours, simulate
 
 from dlrover_nb.core.backends.simulated.simulated_job import SimulatedRun
 from dlrover_nb.core.brain.planning_round import Rounds, Term
-from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.deadline.utilisation import host_load, utilisation
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.simulator import SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
@@ -40,6 +39,7 @@ from dlrover_nb.core.warmstart import into_space
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from support.plans.sampled_jobs import BATCH, SIZES, random_truth
+from support.virtual_time import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

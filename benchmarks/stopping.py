@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from collections import defaultdict
 from dataclasses import asdict
@@ -33,10 +34,13 @@ import torch
 from stopping_curves import TrainedCurve, jobs, train
 from stopping_lstm import fit_lstm
 
-from dlrover_nb.core.baselines import fit_loss_curve
 from dlrover_nb.core.deadline.remaining import LEAST_POINTS, Extent, fit_curve, forecast
 from dlrover_nb.core.deadline.stop_rule import evaluation_step, stops_at
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from support.plans.loss_curve import fit_loss_curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -124,21 +124,3 @@ class SystemClock:
             if same.now_s() >= last_s:
                 return same
         return SystemClock(machine, Anchor(last_s, machine.up_s(), machine.boot))
-
-
-class ManualClock:
-    """Virtual time for tests and simulations: it moves only in `advance`."""
-
-    def __init__(self, at_s: float = 0.0) -> None:
-        self._at_s = at_s
-
-    def now_s(self) -> float:
-        """Return the present virtual time."""
-        return self._at_s
-
-    def advance(self, seconds: float) -> float:
-        """Move on by `seconds` (>= 0) and return the new time."""
-        if seconds < 0:
-            raise ValueError(f"seconds must be >= 0, got {seconds}")
-        self._at_s += seconds
-        return self._at_s

@@ -6,9 +6,7 @@ about. The gain of a node is the time that it saves. One decision adds or remove
 one role, whatever the transition costs, as DLRover-RM (sections 6 and 7) describes it.
 
 Optimus first runs some configurations to have something to fit; here a job with fewer than `n_probe` measured
-configurations gets a node of the role that has fewer, worker first. The rest of the job follows from the loss
-curve where one can be fitted, else from the data; for one job it scales all gains alike, so it decides only
-among jobs (`optimus_cluster`).
+configurations gets a node of the role that has fewer, worker first.
 """
 
 from __future__ import annotations
@@ -19,27 +17,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.baselines.losscurve import fit_loss_curve
 from dlrover_nb.core.baselines.state import with_count
 from dlrover_nb.core.basics.numerics import nnls
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
-from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.baselines.state import JobState
-    from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import ProfileSample
 
     Array = NDArray[np.float64]
-
-DROP = 1e-7  # of the loss per step, relative to the first loss: below it a job counts as converged
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ def optimus(state: JobState, *, step: int = 1, n_probe: int = 3) -> ResourcePlan
     _check.at_least("step", step, 1)
     if all(s.plan != state.plan for s in state.samples):
         return None  # wait for a steady window of what runs
-    if _n_measured(state) < n_probe:
+    if n_measured(state) < n_probe:
         return _probe(state, step)
     model = fit_speed(state.samples, global_batch=state.global_batch)
     saved = [(seconds_saved(state, model, plan), plan) for plan in _neighbours(state, step)]
@@ -105,67 +98,15 @@ def optimus(state: JobState, *, step: int = 1, n_probe: int = 3) -> ResourcePlan
     return plan if best > 0 else None
 
 
-def optimus_cluster(
-    jobs: Mapping[str, JobState], capacity: Capacity, *, step: int = 1, n_probe: int = 3
-) -> dict[str, ResourcePlan]:
-    """Make one decision per job while all plans fit on the machines, largest gain first.
-
-    Parameters
-    ----------
-    capacity
-        The whole cluster, which the jobs share; each state's own capacity bounds that job alone.
-
-    Returns
-    -------
-    dict
-        New plans of the jobs that get one.
-
-    Notes
-    -----
-    Optimus section 4.1: the gain of a node is the time saved over its dominant share of the cluster. Returned
-    nodes and probes, whose gain is not known yet, go first.
-    """
-    wanted = {name: optimus(state, step=step, n_probe=n_probe) for name, state in jobs.items()}
-    asked = {name: plan for name, plan in wanted.items() if plan is not None}
-    order = sorted(asked, key=lambda name: -_gain(jobs[name], asked[name], capacity, n_probe))
-    plans, granted = {name: state.plan for name, state in jobs.items()}, {}
-    for name in order:
-        trial = {**plans, name: asked[name]}
-        if fits(capacity, [need for plan in trial.values() for need in plan_needs(plan)]):
-            plans, granted[name] = trial, asked[name]
-    return granted
-
-
 def seconds_saved(state: JobState, model: SpeedModel, plan: ResourcePlan) -> float:
     """Return the time that a plan would save: Optimus's gain of one decision."""
     now = model.samples_per_s(state.plan, state.batch_size)
     then = model.samples_per_s(plan, state.batch_size)
-    left = samples_left(state)
-    return left / now - left / then
+    return state.n_sample_left / now - state.n_sample_left / then
 
 
-def samples_left(state: JobState) -> float:
-    """Return the training samples to convergence by the loss curve, no more than the data has left."""
-    curve = fit_loss_curve(state.losses)
-    if curve is None:
-        return float(state.n_sample_left)
-    first = abs(state.losses[0][1])
-    step = _step_samples(state.plan.worker.count, state.batch_size, state.global_batch)
-    steps = curve.converged_at(DROP * max(first, 1e-12)) - state.losses[-1][0]
-    return min(max(steps, 1.0) * step, float(state.n_sample_left))
-
-
-def _gain(state: JobState, plan: ResourcePlan, capacity: Capacity, n_probe: int) -> float:
-    """Return the seconds that a plan saves over the dominant share of the cluster that it adds."""
-    cores = (plan.total_cpu - state.plan.total_cpu) / max(capacity.total_cpu, CPU_STEP)
-    mib = (plan.total_memory_mib - state.plan.total_memory_mib) / max(capacity.total_memory_mib, 1)
-    share = max(cores, mib)
-    if share <= 0 or _n_measured(state) < n_probe:
-        return math.inf
-    return seconds_saved(state, fit_speed(state.samples, global_batch=state.global_batch), plan) / share
-
-
-def _n_measured(state: JobState) -> int:
+def n_measured(state: JobState) -> int:
+    """Return how many configurations were measured."""
     return len({(s.plan.worker.count, s.plan.ps.count) for s in state.samples})
 
 

@@ -39,8 +39,6 @@ class JobState:
         Machines that the job may use: what it holds already and what is free.
     batch_size
         m of Eq. 1, samples of one worker's mini-batch.
-    losses
-        (steps done, training loss) points in the order of time; may be empty.
     global_batch
         Samples of one step of all workers, where it is independent of their number (the DL2 tables); None:
         each worker keeps `batch_size`.
@@ -52,7 +50,6 @@ class JobState:
     bounds: PlanBounds
     capacity: Capacity
     batch_size: int
-    losses: tuple[tuple[float, float], ...] = ()
     global_batch: int | None = None
 
     def __post_init__(self) -> None:

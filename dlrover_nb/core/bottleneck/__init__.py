@@ -1,8 +1,7 @@
 """What keeps a job from using its cores, and what to change: NEARCHUS, without a model of the job.
 
 `use` holds the measurements of nodes, `diagnosis` names the bottleneck with its numbers, `remedies` says what
-to change and when to stop, `remedy_plans` applies that to a plan, `node_moves` to single nodes, and
-`queues` schedules several jobs on one cluster.
+to change and when to stop, `remedy_plans` applies that to a plan, and `node_moves` to single nodes.
 
 Notes
 -----
@@ -13,7 +12,6 @@ history. The capacity of a link is given by the job file, or measured by workers
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis, diagnose
 from dlrover_nb.core.bottleneck.node_moves import node_moves
-from dlrover_nb.core.bottleneck.queues import JobQueues, RunningJob, WaitingJob
 from dlrover_nb.core.bottleneck.remedies import Remedy, Step, fruitless, wanted
 from dlrover_nb.core.bottleneck.remedy_plans import fixed_roles, remedy_between, start_plan, with_remedy
 from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
@@ -23,15 +21,12 @@ __all__ = [
     "PAPER",
     "Bottleneck",
     "Diagnosis",
-    "JobQueues",
     "JobUse",
     "NodeUse",
     "PlanUse",
     "Remedy",
-    "RunningJob",
     "Step",
     "Thresholds",
-    "WaitingJob",
     "diagnose",
     "fixed_roles",
     "fruitless",

@@ -14,7 +14,7 @@ from dlrover_nb.core.simulator.description import (
 )
 from dlrover_nb.core.simulator.faults import CALM, Faults, Pending
 from dlrover_nb.core.simulator.one_job.life import SimJob
-from dlrover_nb.core.simulator.truth import SpeedTruth, TableTruth, TermsTruth, read_tables
+from dlrover_nb.core.simulator.truth import SpeedTruth, TermsTruth
 from dlrover_nb.core.simulator.world import SimulatedWorld
 
 __all__ = [
@@ -28,9 +28,7 @@ __all__ = [
     "SimulatedJob",
     "SimulatedWorld",
     "SpeedTruth",
-    "TableTruth",
     "TermsTruth",
     "Transition",
     "WorldSettings",
-    "read_tables",
 ]

@@ -7,18 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.plans.loss_curve import fit_loss_curve
+from support.plans.optimus_cluster import optimus_cluster
+from support.plans.well_tuned import well_tuned
 
-from dlrover_nb.core.baselines import (
-    JobState,
-    elastic_scheduling,
-    fit_loss_curve,
-    fit_speed,
-    optimus,
-    optimus_cluster,
-    samples_left,
-    static,
-    well_tuned,
-)
+from dlrover_nb.core.baselines import JobState, elastic_scheduling, fit_speed, optimus, static
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
@@ -204,15 +197,6 @@ def test_loss_curve_comes_back_from_its_own_points(b0, b1, b2):
     curve = fit_loss_curve([(k, 1 / (b0 * k + b1) + b2) for k in steps])
     later = 30_000.0
     assert curve.loss(later) == pytest.approx(1 / (b0 * later + b1) + b2, rel=0.03)
-
-
-def test_work_left_by_the_loss_curve_is_never_more_than_the_data():
-    losses = tuple((float(k), 1 / (1e-2 * k + 1) + 0.3) for k in range(0, 200_000, 5000))
-    job = state(2, 1, losses=losses)
-    assert 0 < samples_left(job) <= job.n_sample_left
-    assert samples_left(replace(job, losses=())) == job.n_sample_left
-    flat = tuple((float(k), 0.5) for k in range(10))
-    assert samples_left(replace(job, losses=flat)) == job.n_sample_left
 
 
 def test_losses_that_cannot_be_are_refused():

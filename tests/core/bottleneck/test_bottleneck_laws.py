@@ -8,17 +8,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.plans.job_queues import JobQueues, WaitingJob
 
 from dlrover_nb.core.bottleneck import (
     PAPER,
     Bottleneck,
-    JobQueues,
     JobUse,
     NodeUse,
     PlanUse,
     Remedy,
     Step,
-    WaitingJob,
     diagnose,
     fixed_roles,
     fruitless,

@@ -17,9 +17,6 @@ once (`Mitigate`); where a user decides it is left out, as a batch size is not w
 - ``nearchus``: more cores, workers or PS as long as nodes use more cores by that; without a model.
 - ``qore``: grows a job that would miss its deadline, shrinks one with slack (Qore-DL).
 - ``fixed-plan``: the plan stays as the user sets it; nodes still get the memory that they need.
-
-`well_tuned` of `core.baselines` is no policy: it needs the true speed of each plan before the job runs, which
-only a simulator knows. It is an upper bound for any policy.
 """
 
 from __future__ import annotations

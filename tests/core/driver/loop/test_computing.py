@@ -14,9 +14,9 @@ import psutil
 import pytest
 from support.driver.real_job import plan
 from support.plans.replayed import replay
+from support.virtual_time import ManualClock
 from support.waiting import LIMIT_S, until
 
-from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.controller.plans.bound_policy import BoundPolicy
 from dlrover_nb.core.controller.plans.questions import Question
 from dlrover_nb.core.driver.loop import compute_process, computing

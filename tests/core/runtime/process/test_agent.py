@@ -2,9 +2,9 @@ import pytest
 import zmq
 from support.cases import for_each
 from support.runtime.node_world import FEATURES, SPEC
+from support.virtual_time import ManualClock
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.exchange.sockets import HIGH_WATER, bind_router, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode

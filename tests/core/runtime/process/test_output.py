@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
+from support.virtual_time import ManualClock
 from support.waiting import LIMIT_S
 
-from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.runtime.process import output
 from dlrover_nb.core.runtime.process.output import LineFormatter, Output, Tail, head, output_path, read_head

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.virtual_time import ManualClock
 
-from dlrover_nb.core.clock import ManualClock
 from dlrover_nb.core.runtime.exchange.push_pull import Exchanged, exchange_cost
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.plan.resources import Role

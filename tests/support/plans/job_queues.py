@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
-from dlrover_nb.core.structs import _check
 
 ROUNDING = 1e-9  # cores
 
@@ -22,10 +21,6 @@ class WaitingJob:
     name: str
     start_cores: float
     budget_cores: float
-
-    def __post_init__(self) -> None:
-        _check.above_zero("start_cores", self.start_cores)
-        _check.at_least("budget_cores", self.budget_cores, self.start_cores)
 
 
 @dataclass(frozen=True, slots=True)
