@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.structs.job.job import ModelSpec

@@ -23,7 +23,7 @@ from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.runtime.exchange import ps_link
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push

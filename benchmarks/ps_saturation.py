@@ -23,7 +23,7 @@ from ps_processes import Group, Waiter, servers
 from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push

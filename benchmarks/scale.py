@@ -40,7 +40,7 @@ import psutil
 from ps_saturation import saturation
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.job.job import ModelSpec

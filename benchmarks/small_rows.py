@@ -30,7 +30,7 @@ from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange import sealed, wire
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.ps_client import PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push

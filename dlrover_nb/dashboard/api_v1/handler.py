@@ -1,4 +1,7 @@
-"""The one handler of the API: who asks, how often, with what; then the route's function, on a thread."""
+"""The one handler of the API: who asks, how often, with what; then the route's function, on a thread.
+
+Everything in the text of a request that is not exactly as declared is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,25 @@ import asyncio
 import hmac
 import logging
 import math
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from tornado.web import HTTPError
 
+from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.codec import to_json
-from dlrover_nb.core.errors import DlroverError, StaleDecisionError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history.stores.credentials import credential_id
-from dlrover_nb.dashboard.api_v1 import parsing, problems
+from dlrover_nb.dashboard.api_v1 import problems
 from dlrover_nb.dashboard.api_v1.call import Call
 from dlrover_nb.dashboard.api_v1.rate_limits import Buckets, Rate, Recent
 from dlrover_nb.dashboard.frame.base_handler import PersonHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from dlrover_nb.core.structs.decisions.people import Person
@@ -31,6 +37,63 @@ if TYPE_CHECKING:
     from dlrover_nb.dashboard.api_v1.tokens import Tokens
     from dlrover_nb.dashboard.common.team import Team
     from dlrover_nb.dashboard.sign_in import SignIn
+
+
+_KEY = re.compile(r"[!-~]{1,200}")
+_SEEN = re.compile(r'"(d\d{1,14})"', re.ASCII)
+_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
+DOCS = "/api/v1/docs says what it takes"
+
+
+def read_query(arguments: Mapping[str, Sequence[bytes]], kind: type[T]) -> T:
+    """Return the parameters of an address as a record; `InvalidValueError` names the one at fault."""
+    if many := [name for name, values in arguments.items() if len(values) > 1]:
+        raise InvalidValueError(
+            f"each parameter must be given once, got {shown(many[0])} several times; {DOCS}"
+        )
+    try:
+        given = {name: values[0].decode() for name, values in arguments.items()}
+        return msgspec.convert(given, kind, strict=False)
+    except _REFUSED as error:
+        raise InvalidValueError(_told(error, "the address")) from error
+
+
+def read_body(body: bytes, kind: Any) -> Any:  # noqa: ANN401 - a union of types has no useful static type
+    """Return a body as a record of its kind; `InvalidValueError` names the field at fault."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except _REFUSED as error:
+        raise InvalidValueError(_told(error, "the body")) from error
+
+
+def read_key(header: str | None) -> str:
+    """Return an idempotency key; empty: none was sent."""
+    if header is None:
+        return ""
+    if not _KEY.fullmatch(header):
+        raise InvalidValueError(
+            f"Idempotency-Key must be 1 to 200 letters of ASCII without spaces, got {shown(header)}; "
+            "a UUID will do"
+        )
+    return header
+
+
+def read_seen(header: str | None) -> str:
+    """Return the version that ``If-Match`` names; empty: none was sent."""
+    if header is None:
+        return ""
+    if (match := _SEEN.fullmatch(header)) is None:
+        raise InvalidValueError(
+            f'If-Match must be the ETag of the job, such as "d3", got {shown(header)}; send it as it came'
+        )
+    return match[1]
+
+
+def _told(error: Exception, where: str) -> str:
+    """Return what msgspec found, in the words of this product: expected, got, what to do."""
+    text = str(error).replace("`", "")
+    return f"{where}: {text[:1].lower()}{text[1:]}; {DOCS}"
+
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -167,7 +230,7 @@ class ApiHandler(PersonHandler):
     def _route(self) -> Route:
         if (route := self.routes.get(self.request.method or "")) is None:
             allowed = ", ".join(self.routes)
-            text = f"the method must be {allowed}, got {self.request.method}; {parsing.DOCS}"
+            text = f"the method must be {allowed}, got {self.request.method}; {DOCS}"
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, text, {"Allow": allowed})
         return route
 
@@ -177,10 +240,10 @@ class ApiHandler(PersonHandler):
             self.team,
             person,
             dict(zip(route.parameters, path, strict=True)),
-            parsing.read_query(self.request.query_arguments, route.query),
+            read_query(self.request.query_arguments, route.query),
             None if route.body is None else self._body(route.body),
-            parsing.read_key(headers.get("Idempotency-Key")) if route.changes else "",
-            parsing.read_seen(headers.get("If-Match")) if route.sees else "",
+            read_key(headers.get("Idempotency-Key")) if route.changes else "",
+            read_seen(headers.get("If-Match")) if route.sees else "",
         )
 
     def _body(self, kind: Any) -> object:  # noqa: ANN401 - a union of types has no useful static type
@@ -191,7 +254,7 @@ class ApiHandler(PersonHandler):
         if sent != "application/json":
             text = f"a body must be application/json, got {sent or 'none'}; name it in Content-Type"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-        return parsing.read_body(self.request.body, kind)
+        return read_body(self.request.body, kind)
 
     # answers
 
@@ -212,7 +275,7 @@ class ApiHandler(PersonHandler):
     async def _saw_an_older_version(self) -> bool:
         """Whether the plan, mode or pins have changed since the state that the caller named."""
         cluster, name = map(str, self.path_args[:2])
-        version = parsing.read_seen(self.request.headers.get("If-Match"))
+        version = read_seen(self.request.headers.get("If-Match"))
         try:
             now = await _on_a_thread(lambda key: self.team.cluster(key).job(name).snapshot(), cluster)
         except DlroverError:
@@ -238,7 +301,7 @@ class ApiHandler(PersonHandler):
         message = error.get_message() if isinstance(error, HTTPError) else None
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.set_header("Allow", ", ".join(self.routes))
-        text = message or f"{status.phrase.lower()}; {parsing.DOCS}"
+        text = message or f"{status.phrase.lower()}; {DOCS}"
         self._refuse(problems.problem(status, text))
 
 

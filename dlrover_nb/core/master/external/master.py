@@ -140,7 +140,7 @@ class ExternalMaster(LossState):
         return self._settle(at_s)
 
     def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Give workers other batch sizes, if their programs ask; raises as `choices.adjust_batches`."""
+        """Give workers other batch sizes, if their programs ask; raises as `user_choices.adjust_batches`."""
         self._note(user_choices.adjust_batches(self, choice), at_s)
         self.emit(BatchSizesSet(at_s, self.batch_sizes))
         self.emit(MitigationEnded(at_s, choice.decision))

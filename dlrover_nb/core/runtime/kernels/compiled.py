@@ -1,25 +1,32 @@
 """The inner loops in C (`kernel.c`), built when the package is installed; called without the GIL.
 
 Bit for bit what `numpy_kernel` gives: the same operations in the same order on float32, none fused.
+
+When the library is loaded, its layout of shared structs is compared with Python's, byte for byte. Both write
+to the same memory. A field that one of them has moved would be written over another one, and
+parameters would be wrong without an error. So `layouts.c` says where each field lies, and a library that
+differs is refused. Generating one side from the other was rejected: two plain declarations can be read, and a
+comparison finds what generating would prevent.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
-from ctypes import c_double, c_float, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int64, c_uint64, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlrover_nb.core.runtime.kernels import bell_requests, layouts, maps, numpy_kernel, plain_server
+from dlrover_nb.core.runtime.kernels import bell_requests, maps, numpy_kernel, plain_server
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -68,6 +75,59 @@ _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
 }
 
 
+class Place(NamedTuple):
+    """Where a field begins in its struct, and how long it is."""
+
+    at: int
+    n_byte: int
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.n_byte} bytes at byte {self.at}"
+
+
+class _NamedPlace(Structure):
+    _fields_ = (("name", c_char_p), ("at", c_int64), ("n_byte", c_int64))
+
+
+def of_python(structs: Mapping[str, type[Structure] | np.dtype[Any]]) -> dict[str, Place]:
+    """Return the places of the fields of structs, `STRUCT.FIELD`, and the size of each."""
+    return {name: place for struct, kind in structs.items() for name, place in _places(struct, kind)}
+
+
+def of_library(library: ctypes.CDLL) -> dict[str, Place]:
+    """Return the same of a library."""
+    library.layouts.restype = POINTER(_NamedPlace)
+    records = itertools.takewhile(lambda record: record.name is not None, library.layouts())
+    return {record.name.decode(): Place(record.at, record.n_byte) for record in records}
+
+
+def difference(python: Mapping[str, Place], library: Mapping[str, Place]) -> str:
+    """Return the first difference; empty: there is none."""
+    for name in (*python, *library):
+        if python.get(name) != library.get(name):
+            return (
+                f"expected {name} to have {_in_words(python.get(name))}, got {_in_words(library.get(name))}"
+            )
+    return ""
+
+
+def _places(struct: str, kind: type[Structure] | np.dtype[Any]) -> Iterator[tuple[str, Place]]:
+    if isinstance(kind, np.dtype):
+        yield struct, Place(0, kind.itemsize)
+        for name, (field, at, *_) in (kind.fields or {}).items():
+            yield f"{struct}.{name}", Place(at, field.itemsize)
+        return
+    yield struct, Place(0, ctypes.sizeof(kind))
+    for name, *_ in kind._fields_:
+        field = getattr(kind, name)
+        yield f"{struct}.{name}", Place(field.offset, field.size)
+
+
+def _in_words(place: Place | None) -> str:
+    return "no place" if place is None else str(place)
+
+
 def flaw() -> str:
     """Return why the library is not used, as a sentence about it without its subject; empty: it is."""
     if not LIBRARY.exists():
@@ -79,7 +139,7 @@ def flaw() -> str:
     version = getattr(library, "version", int)()
     if version != _VERSION:
         return f"is of another release: expected version {_VERSION}, got {version}"
-    differs = layouts.difference(layouts.of_python(_STRUCTS), layouts.of_library(library))
+    differs = difference(of_python(_STRUCTS), of_library(library))
     return differs and f"does not share data as this release does: {differs}"
 
 

@@ -2,7 +2,7 @@
 
 A node works in one thread. It waits only in `Agent.wait`, which wakes for the master, for the sockets that
 the node watches, and once a second for the report, which is also the heartbeat. While that is overdue another
-thread sends the heartbeat (`heartbeat`); a lock guards the socket to the master, which both use.
+thread sends the heartbeat (`HeartbeatThread`); a lock guards the socket to the master, which both use.
 
 A silent master is healthy (a PS may receive nothing for hours); a master without a connection is lost.
 ZeroMQ's own heartbeats detect that, also when a host vanishes. A node that reconnects says Hello again,
@@ -14,6 +14,16 @@ node reads it once a second, also while it is connected: a host that lost its po
 half a minute, and a master that was cut off and replaced keeps its connection for as long as it lives.
 Messages that are sent without a connection wait in the node, not in a socket to a master that may never
 return.
+
+The main thread reports once a second between its pieces of work (`Agent.tick`). Where a piece takes longer (a
+slow disk, a share of a core, a step of seconds), the thread of the heartbeat says that the process lives, and
+how far the main thread is: a counter of its pieces. So the master tells three nodes apart: a stopped process,
+which is silent; a hung main thread, whose counter stands still; and a slow one, whose counter moves. A
+heartbeat that only says "alive" was rejected: it would keep a hung node for ever.
+
+This thread needs a processor too. It tells for how long it got none when it was due: a host that lets it wait
+so long may do it again, and a silence proves nothing there. The mere lateness was rejected as a measure: a
+stopped process, and a main thread that keeps the interpreter's lock, make it late too.
 """
 
 from __future__ import annotations
@@ -37,8 +47,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.exchange.message_decoder import MessageDecoder, receive
 from dlrover_nb.core.runtime.exchange.sockets import HIGH_WATER, JobKeys, new_dealer, reachable
 from dlrover_nb.core.runtime.exchange.wire import encode
-from dlrover_nb.core.runtime.process.cpu_waits import Starvation
-from dlrover_nb.core.runtime.process.heartbeat import HeartbeatThread
+from dlrover_nb.core.runtime.process.cpu_waits import Starvation, own_wait_s
 from dlrover_nb.core.runtime.process.limits import Enforced
 from dlrover_nb.core.structs.training.resize_messages import Resized
 from dlrover_nb.core.structs.wire.copy_messages import KeepCopy
@@ -67,6 +76,35 @@ LEAVING_ALONE_S = 30.0  # so long a node that leaves waits for another master: i
 _MONITOR_EVENT = struct.Struct("=hi")  # number of the event, its value
 _ENDPOINT = re.compile(r"tcp://\S+:\d+")
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class HeartbeatThread:
+    """Calls `beat` every `every_s` seconds, from `start` to `stop`.
+
+    It is given for how many seconds this thread waited for a processor since the call before.
+    """
+
+    def __init__(self, beat: Callable[[float], None], every_s: float) -> None:
+        self._beat, self._every_s = beat, every_s
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin; once."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for the last beat."""
+        self._ends.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        waited_s = own_wait_s()
+        while not self._ends.wait(self._every_s):
+            before_s, waited_s = waited_s, own_wait_s()
+            self._beat(waited_s - before_s)
 
 
 class Agent:

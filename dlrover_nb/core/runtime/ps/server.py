@@ -3,6 +3,9 @@
 One thread does everything, one thing at a time: requests (`serving`), orders, and chunks to and from other PS
 (`ps_migration`). Other threads copy checkpoints into memory and write them (`flash`); it fixes their content.
 torch and pandas are never imported here.
+
+Of the load of its buckets only windows that lie within one epoch are reported: in another group a PS has
+other buckets.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from dlrover_nb.core.runtime.peers import read_copy
 from dlrover_nb.core.runtime.process.limits import MOST_USED, thread_count
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.chunk_sender import ChunkSender
-from dlrover_nb.core.runtime.ps.load_window import LoadWindow
 from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
+from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
 from dlrover_nb.core.structs.training.resize_messages import Resize
 from dlrover_nb.core.structs.wire.copy_messages import Cut
 from dlrover_nb.core.structs.wire.messages import (
@@ -73,6 +76,56 @@ _LOOK_EVERY_S = 0.01  # for the end of a copy
 _NOTHING_TO_SAVE = "no parameters are loaded, so there is nothing to save"
 _NO_MEMORY = "its memory does not suffice for a copy of its parameters; give PS more of it"
 _COPY_AT_ONCE_BYTES = 4 << 20  # less is copied in a millisecond or two: a thread of its own costs more
+
+
+EVERY_S = 10.0  # about 1 KiB each
+
+
+class LoadWindow:
+    """The window of one PS; it is extended by each of its reports."""
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+        self._window_s = self._busy_s = 0.0
+
+    def extend(self, sample: NodeSample, store: ParameterStore | None, epoch: int) -> BucketLoad | None:
+        """Add the window of a sample; return the load when it is due.
+
+        Parameters
+        ----------
+        sample
+            Of the time since the last call.
+        store, epoch
+            What the PS serves now; a `store` of None: nothing.
+        """
+        if store is None or epoch != self._epoch:
+            self._begin(store, epoch)
+            return None
+        self._window_s += sample.window_s
+        self._busy_s += busy_s(sample)
+        if self._window_s < EVERY_S:
+            return None
+        load = _load(store, epoch, self._window_s, self._busy_s)
+        self._window_s = self._busy_s = 0.0
+        return load
+
+    def _begin(self, store: ParameterStore | None, epoch: int) -> None:
+        self._epoch = None if store is None else epoch
+        self._window_s = self._busy_s = 0.0
+        if store is not None:
+            store.served.take()
+
+
+def busy_s(sample: NodeSample) -> float:
+    """Return the seconds of a window in which a PS did not wait for requests."""
+    return max(0.0, sample.n_iter * (sample.split.total_s - sample.split.idle_s))
+
+
+def _load(store: ParameterStore, epoch: int, window_s: float, busy: float) -> BucketLoad:
+    n_row, n_served = store.n_held, store.served.take()
+    buckets = np.flatnonzero(n_row + n_served)
+    counts = (tuple(map(int, each)) for each in (buckets, n_row[buckets], n_served[buckets]))
+    return BucketLoad(epoch, window_s, busy, *counts)
 
 
 class ChangedRows:

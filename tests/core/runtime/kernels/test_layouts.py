@@ -12,7 +12,7 @@ from support.runtime.kernel_world import needs_c
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import kernels
 from dlrover_nb.core.runtime.kernels import VARIABLE, compiled, kernel
-from dlrover_nb.core.runtime.kernels.layouts import Place, difference, of_python
+from dlrover_nb.core.runtime.kernels.compiled import Place, difference, of_python
 
 SOURCES = Path(kernels.__file__).parent
 OURS = of_python(compiled._STRUCTS)

@@ -9,7 +9,7 @@ import pytest
 MEASURE = """
 import resource
 import numpy as np
-from dlrover_nb.core.runtime.process.allocator import keep_freed
+from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.structs.plan.resources import Role
 
 if {keeps}:

@@ -12,8 +12,7 @@ from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
-from dlrover_nb.core.runtime.ps import load_window
-from dlrover_nb.core.runtime.ps.load_window import LoadWindow
+from dlrover_nb.core.runtime.ps.server import EVERY_S, LoadWindow
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.served import SAMPLE_EVERY, ServedRows, bucket_counts
 from dlrover_nb.core.structs.job.job import ModelSpec
@@ -111,7 +110,7 @@ def test_a_load_is_due_every_ten_seconds_with_the_busy_time_of_the_same_window()
             assert window.extend(SAMPLE, store, 1) is None
         load = window.extend(SAMPLE, store, 1)
         assert load is not None
-        assert (load.window_s, load.busy_s) == (load_window.EVERY_S, pytest.approx(2.0))
+        assert (load.window_s, load.busy_s) == (EVERY_S, pytest.approx(2.0))
         assert (load.buckets, load.n_held, load.n_served) == ((7, 8), (1, 0), (9, 9))
 
 

@@ -19,8 +19,8 @@ from waitress.server import create_server
 from dlrover_nb.core.backends.kubernetes.client.api import connect_api
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, PodAnswered
 from dlrover_nb.core.backends.kubernetes.cluster import KubernetesCluster
-from dlrover_nb.core.backends.kubernetes.jobs import master_door
-from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
+from dlrover_nb.core.backends.kubernetes.jobs import link as job_link
+from dlrover_nb.core.backends.kubernetes.jobs.link import MasterDoor, read_job
 from dlrover_nb.core.commands.requests import Accept, Finish
 from dlrover_nb.core.driver.calls.service import ACCESS_HEADER, SERVER, MasterService
 from dlrover_nb.core.errors import BackendError
@@ -94,7 +94,7 @@ def service():
 def people(control_plane, namespace, service, served, monkeypatch):
     """Submit a job whose master answers here; return what each person connects to, and the boss's API."""
     box, server = service
-    monkeypatch.setattr(master_door, "HTTP_PORT", server.effective_port)
+    monkeypatch.setattr(job_link, "HTTP_PORT", server.effective_port)
     admin = connect_api(namespace=namespace(control_plane), kubeconfig=control_plane.kubeconfig)
     clusters = {}
     for person, rights in ROLES.items():
@@ -152,7 +152,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
 
 def test_an_operator_who_sends_a_stop_as_steering_is_refused_by_the_master(people, served):
     clusters, admin = people
-    door = master_door.MasterDoor(read_job(clusters["olga"].api, NAME).access)
+    door = MasterDoor(read_job(clusters["olga"].api, NAME).access)
     door._is_earlier = True  # as a client of 0.1 sends everything
     link = clusters["olga"].job(NAME).link
     link._door = door
@@ -162,7 +162,7 @@ def test_an_operator_who_sends_a_stop_as_steering_is_refused_by_the_master(peopl
     [pod] = admin.list(POD, selector=f"{JOB_LABEL}={NAME}").items
     with pytest.raises(PodAnswered, match="answered 401"):
         clusters["vic"].api.proxy(
-            pod["metadata"]["name"], master_door.HTTP_PORT, "/call", None, {ACCESS_HEADER: "x"}
+            pod["metadata"]["name"], job_link.HTTP_PORT, "/call", None, {ACCESS_HEADER: "x"}
         )
 
 

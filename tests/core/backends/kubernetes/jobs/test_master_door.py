@@ -9,8 +9,7 @@ from support.jobs import builders
 from support.jobs.masters import Master
 
 from dlrover_nb.core.backends.kubernetes.client.api_errors import Forbidden, Operation, error_of, proxy_error
-from dlrover_nb.core.backends.kubernetes.jobs.link import KubernetesLink, link_of
-from dlrover_nb.core.backends.kubernetes.jobs.master_door import MOST_URL_BYTES
+from dlrover_nb.core.backends.kubernetes.jobs.link import MOST_URL_BYTES, KubernetesLink, link_of
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.commands.requests import Accept

@@ -18,7 +18,7 @@ from support.runtime.node_world import World as Nodes
 from support.waiting import until
 
 from dlrover_nb.core.master.own.nodes.liveness import LATE_FOR_S, LATE_PART, SILENT_S, STARVED_LIMIT_S
-from dlrover_nb.core.runtime.process import heartbeat
+from dlrover_nb.core.runtime.process import agent as agent_module
 from dlrover_nb.core.runtime.process.cpu_waits import SilentProcess, SilentWaits, cpu_pressure, own_wait_s
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PhaseChanged
@@ -212,7 +212,7 @@ def test_a_node_reports_what_its_thread_of_heartbeats_waited_for_processors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waited = itertools.count(100.0, 7.0)
-    monkeypatch.setattr(heartbeat, "own_wait_s", lambda: next(waited))
+    monkeypatch.setattr(agent_module, "own_wait_s", lambda: next(waited))
     with Nodes() as nodes:
         nodes.start_ps(1)
         until(lambda: nodes.receive(m.Report)[0].late_s == 7.0, what="a report after a late heartbeat")
