@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import BOTH, efficiency
 from dlrover_nb.core.structs.plan.resources import Role
 
@@ -78,9 +78,7 @@ class Diagnosis:
                 return f"No bottleneck: {used}."
 
 
-def diagnose(
-    use: JobUse, *, fixed: Collection[Role] = (), thresholds: Thresholds = PAPER
-) -> Diagnosis | None:
+def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
     """Name the bottleneck of a job; None until all its nodes have reported often enough.
 
     Parameters
@@ -88,13 +86,12 @@ def diagnose(
     fixed
         Roles whose nodes can give up no cores; where both are, all count.
     """
-    t = thresholds
-    if not use.is_complete(t):
+    if not use.is_complete():
         return None
     free = frozenset(BOTH - frozenset(fixed)) or BOTH
-    judged, job = efficiency(use.of(free), t), efficiency(use.nodes, t)
-    full = _fullest(use, t)
-    if judged >= t.job:
+    judged, job = efficiency(use.of(free)), efficiency(use.nodes)
+    full = _fullest(use)
+    if judged >= PAPER.job:
         bottleneck = Bottleneck.NONE
     else:
         bottleneck = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
@@ -102,29 +99,29 @@ def diagnose(
         bottleneck,
         judged,
         job,
-        efficiency(use.of({Role.WORKER}), t),
-        efficiency(use.of({Role.PS}), t),
+        efficiency(use.of({Role.WORKER})),
+        efficiency(use.of({Role.PS})),
         round(sum(node.allocated_cores for node in use.nodes), 2),
-        _network(use, full, t),
+        _network(use, full),
     )
 
 
-def _fullest(use: JobUse, t: Thresholds) -> NodeUse | None:
+def _fullest(use: JobUse) -> NodeUse | None:
     """Return the PS whose link is full most often, if any is often enough."""
     link = use.link_bytes_per_s
     if link is None:
         return None
-    often = [(ps.n_full(link, t), ps) for ps in use.of({Role.PS})]
+    often = [(ps.n_full(link), ps) for ps in use.of({Role.PS})]
     n_full, ps = max(often, key=lambda pair: pair[0])
-    return ps if n_full > t.link_samples * len(ps.bytes_per_s[-t.n_link :]) else None
+    return ps if n_full > PAPER.link_samples * len(ps.bytes_per_s[-PAPER.n_link :]) else None
 
 
-def _network(use: JobUse, full: NodeUse | None, t: Thresholds) -> str:
+def _network(use: JobUse, full: NodeUse | None) -> str:
     link = use.link_bytes_per_s
     if link is None:
         return LINK_UNKNOWN
-    capacity = f"{t.link:.0%} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
+    capacity = f"{PAPER.link:.0%} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
     if full is None:
-        return f"no PS's network exceeds {capacity} in more than {t.link_samples:.0%} of its samples"
-    n_sample = len(full.bytes_per_s[-t.n_link :])
-    return f"{full.n_full(link, t)} of the last {n_sample} network samples of {full.node} exceed {capacity}"
+        return f"no PS's network exceeds {capacity} in more than {PAPER.link_samples:.0%} of its samples"
+    n_sample = len(full.bytes_per_s[-PAPER.n_link :])
+    return f"{full.n_full(link)} of the last {n_sample} network samples of {full.node} exceed {capacity}"

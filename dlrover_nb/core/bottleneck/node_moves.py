@@ -17,7 +17,7 @@ from itertools import pairwise
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
 from dlrover_nb.core.structs.plan.capacity import in_steps
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 MATERIAL = 0.2  # of a node's cores: means of a few reports scatter, and each change disturbs the next means
 
 
-def node_moves(
-    use: JobUse, bounds: PlanBounds, pins: Pins, thresholds: Thresholds = PAPER
-) -> tuple[Proposed, ...]:
+def node_moves(use: JobUse, bounds: PlanBounds, pins: Pins) -> tuple[Proposed, ...]:
     """Return the sizes of single nodes by which each role's cores go where they are used; see the module.
 
     None for a role whose size is pinned, or of which a node keeps its size.
@@ -45,18 +43,20 @@ def node_moves(
         own = use.of({role})
         if pinned[role] is None and not any(node.node in use.pinned for node in own):
             smallest = min(least[role], default=CPU_STEP)
-            moves += _within(own, use.plan.role(role).total_cpu, smallest, thresholds)
+            moves += _within(own, use.plan.role(role).total_cpu, smallest)
     return tuple(moves)
 
 
-def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -> list[Proposed]:
+def _within(own: Sequence[NodeUse], total: float, least: float) -> list[Proposed]:
     """Return the changes of one role, those that give cores first."""
-    now, used = [node.allocated_cores for node in own], [node.efficiency(t) for node in own]
-    short = [each >= t.job for each in used]
+    now, used = [node.allocated_cores for node in own], [node.efficiency() for node in own]
+    short = [each >= PAPER.job for each in used]
     if not any(short) or min(used) <= 0:
         return []
     reduced = [
-        min(max(_rounded_up(node.cores(t) / t.assignment), least), cores) if share < t.assignment else cores
+        min(max(_rounded_up(node.cores() / PAPER.assignment), least), cores)
+        if share < PAPER.assignment
+        else cores
         for node, cores, share in zip(own, now, used, strict=True)
     ]
     level = _level([c for c, is_short in zip(reduced, short, strict=True) if is_short], total - sum(reduced))
@@ -70,7 +70,7 @@ def _within(own: Sequence[NodeUse], total: float, least: float, t: Thresholds) -
     moves = zip(own, wanted, strict=True)
     material = [(n, cpu) for n, cpu in moves if abs(cpu - n.allocated_cores) > MATERIAL * n.allocated_cores]
     return [
-        Proposed(SetSize(node.node, node.role, cpu, node.memory_mib), _why(node, own, total, t))
+        Proposed(SetSize(node.node, node.role, cpu, node.memory_mib), _why(node, own, total))
         for node, cpu in sorted(material, key=lambda move: move[1] - move[0].allocated_cores)
     ]
 
@@ -93,11 +93,11 @@ def _rounded_up(cpu: float) -> float:
     return round(ceil(cpu / CPU_STEP - 1e-6) * CPU_STEP, 2)
 
 
-def _why(node: NodeUse, own: Sequence[NodeUse], total: float, t: Thresholds) -> str:
-    others = [each.efficiency(t) for each in own if each is not node]
+def _why(node: NodeUse, own: Sequence[NodeUse], total: float) -> str:
+    others = [each.efficiency() for each in own if each is not node]
     mean = sum(others) / len(others)
     roles = "workers" if node.role is Role.WORKER else "parameter servers"
     return (
-        f"By nearchus: {node.node} uses {node.efficiency(t):.0%} of its cores and the others {mean:.0%}; "
+        f"By nearchus: {node.node} uses {node.efficiency():.0%} of its cores and the others {mean:.0%}; "
         f"the {total:g} cores of all {len(own)} {roles} go where they are used"
     )

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis
-from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.thresholds import PAPER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,20 +39,20 @@ class Step:
     used_cores: float
     allocated_cores: float = 0.0
 
-    def improves(self, best: Step, t: Thresholds) -> bool:
+    def improves(self, best: Step) -> bool:
         """Whether the job uses more cores than at its best before, and those of an added node well enough.
 
         A node more takes cores from the others of its role, so the job has no more than before, unless they
         have the smallest size already. Then the added cores must not be idle, by the same threshold.
         """
         more = self.used_cores - best.used_cores
-        if more <= t.min_gain * best.used_cores:
+        if more <= PAPER.min_gain * best.used_cores:
             return False
         adds = self.remedy in {Remedy.ADD_WORKER, Remedy.ADD_PS}
-        return not adds or more >= t.assignment * (self.allocated_cores - best.allocated_cores)
+        return not adds or more >= PAPER.assignment * (self.allocated_cores - best.allocated_cores)
 
 
-def wanted(diagnosis: Diagnosis, thresholds: Thresholds = PAPER) -> tuple[Remedy, ...]:
+def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
     """Return what could help, the first choice first.
 
     Where the PS are busy, workers may wait for their computing (PSC of the paper's section III): one more PS
@@ -64,22 +64,22 @@ def wanted(diagnosis: Diagnosis, thresholds: Thresholds = PAPER) -> tuple[Remedy
         case Bottleneck.PS_NETWORK:
             add: tuple[Remedy, ...] = (Remedy.ADD_PS,)
         case Bottleneck.MAXIMUM_UTILIZATION:
-            is_busy = diagnosis.ps >= thresholds.assignment
+            is_busy = diagnosis.ps >= PAPER.assignment
             add = (Remedy.ADD_WORKER, Remedy.ADD_PS) if is_busy else (Remedy.ADD_WORKER,)
-    return (Remedy.MOVE_CORES, *add) if is_lopsided(diagnosis, thresholds) else add
+    return (Remedy.MOVE_CORES, *add) if is_lopsided(diagnosis) else add
 
 
-def is_lopsided(diagnosis: Diagnosis, thresholds: Thresholds = PAPER) -> bool:
+def is_lopsided(diagnosis: Diagnosis) -> bool:
     """Whether one role has idle cores and the other has none."""
     least, most = sorted((diagnosis.worker, diagnosis.ps))
-    return least < thresholds.assignment <= most
+    return least < PAPER.assignment <= most
 
 
-def fruitless(steps: Iterable[Step], thresholds: Thresholds = PAPER) -> frozenset[Remedy]:
+def fruitless(steps: Iterable[Step]) -> frozenset[Remedy]:
     """Return what was tried in vain since the last improvement."""
     best, tried = Step(None, 0.0), set[Remedy]()
     for step in steps:
-        if step.remedy is None or step.improves(best, thresholds):
+        if step.remedy is None or step.improves(best):
             best, tried = step, set()
         else:
             tried.add(step.remedy)

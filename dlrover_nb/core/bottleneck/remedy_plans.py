@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.remedies import Remedy
-from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role, RolePlan
 
@@ -54,7 +54,7 @@ def spread(cores: Sequence[float]) -> Cores:
     return (fmean(cores),) * len(cores)
 
 
-def balanced(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
+def balanced(nodes: Sequence[NodeUse]) -> Cores:
     """Return the cores after the node-level adjustment of each role.
 
     Where a node uses less than the threshold, the cores of its role are divided in proportion to what its
@@ -64,40 +64,40 @@ def balanced(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
     cores: dict[int, float] = {}
     for role in Role:
         own = [i for i, node in enumerate(nodes) if node.role is role]
-        cores |= zip(own, _balanced_role([nodes[i] for i in own], thresholds), strict=True)
+        cores |= zip(own, _balanced_role([nodes[i] for i in own]), strict=True)
     return tuple(cores[i] for i in range(len(nodes)))
 
 
-def _balanced_role(own: Sequence[NodeUse], t: Thresholds) -> Cores:
-    now, used = tuple(node.allocated_cores for node in own), [node.cores(t) for node in own]
-    if not own or min(used) <= 0 or min(node.efficiency(t) for node in own) >= t.assignment:
+def _balanced_role(own: Sequence[NodeUse]) -> Cores:
+    now, used = tuple(node.allocated_cores for node in own), [node.cores() for node in own]
+    if not own or min(used) <= 0 or min(node.efficiency() for node in own) >= PAPER.assignment:
         return now
     return tuple(sum(now) * each / sum(used) for each in used)
 
 
-def idle_cores(cores: float, share: float, others: float, thresholds: Thresholds = PAPER) -> float:
+def idle_cores(cores: float, share: float, others: float) -> float:
     """Return how many of its cores a role can give to the other one, which has `others`.
 
     Then it uses the threshold's share of the rest. The other role gets faster in proportion to its cores, and
     this one has as much more to do: else a PS that gave its idle cores away would be the next bottleneck. The
     paper does not say how much moves.
     """
-    t, used = thresholds.assignment, share * cores
+    t, used = PAPER.assignment, share * cores
     return max((t * cores - used) / (t + used / others), 0.0)
 
 
-def moved(nodes: Sequence[NodeUse], thresholds: Thresholds = PAPER) -> Cores:
+def moved(nodes: Sequence[NodeUse]) -> Cores:
     """Return the cores after the component-level adjustment: what one role leaves idle goes to the other.
 
     Unchanged where both roles are above the threshold, or both below.
     """
-    t, now = thresholds, tuple(node.allocated_cores for node in nodes)
-    shares = {role: efficiency([node for node in nodes if node.role is role], t) for role in Role}
+    now = tuple(node.allocated_cores for node in nodes)
+    shares = {role: efficiency([node for node in nodes if node.role is role]) for role in Role}
     giver, taker = sorted(Role, key=shares.__getitem__)
-    if not shares[giver] < t.assignment <= shares[taker]:
+    if not shares[giver] < PAPER.assignment <= shares[taker]:
         return now
     totals = {role: sum(n.allocated_cores for n in nodes if n.role is role) for role in Role}
-    idle = idle_cores(totals[giver], shares[giver], totals[taker], t)
+    idle = idle_cores(totals[giver], shares[giver], totals[taker])
     factor = {giver: 1 - idle / totals[giver], taker: 1 + idle / totals[taker]}
     return tuple(node.allocated_cores * factor[node.role] for node in nodes)
 
@@ -145,14 +145,13 @@ def with_remedy(
     *,
     pins: Pins,
     holds: Holds,
-    thresholds: Thresholds = PAPER,
 ) -> ResourcePlan | None:
     """Return the plan with a remedy; None where no plan that `holds` has it."""
     match remedy:
         case Remedy.SCALE_UP:
-            plans = _scaled_up(use, bounds, thresholds)
+            plans = _scaled_up(use, bounds)
         case Remedy.MOVE_CORES:
-            plans = _moved(use, bounds, thresholds)
+            plans = _moved(use, bounds)
         case Remedy.ADD_WORKER:
             plans = _one_more(use.plan, Role.WORKER, bounds)
         case Remedy.ADD_PS:
@@ -163,15 +162,15 @@ def with_remedy(
     return next((plan for plan in within if plan != use.plan and holds(plan)), None)
 
 
-def _scaled_up(use: JobUse, bounds: PlanBounds, t: Thresholds) -> Iterator[ResourcePlan]:
+def _scaled_up(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     """Yield plans with about half as many cores again, largest first; by more workers last.
 
     A role with idle cores gets none, where the paper gives all nodes more in proportion: on a ladder of sizes
     its nodes would double, and the next change would take the cores back. Workers of the largest size, or
     of a pinned one, cannot get more cores: there are more of them then.
     """
-    plan, factor = use.plan, 1 + t.scale_up
-    ps_is_idle = efficiency(use.of({Role.PS}), t) < t.assignment
+    plan, factor = use.plan, 1 + PAPER.scale_up
+    ps_is_idle = efficiency(use.of({Role.PS})) < PAPER.assignment
     workers = _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, factor)
     ps = [] if ps_is_idle else _larger(_sizes(bounds, Role.PS), plan.ps.cpu, factor)
     for worker_cpu in workers:
@@ -191,12 +190,12 @@ def _larger(sizes: Sequence[float], cpu: float, factor: float) -> list[float]:
     return [size for size in reversed(above) if size <= most]
 
 
-def _moved(use: JobUse, bounds: PlanBounds, t: Thresholds) -> Iterator[ResourcePlan]:
+def _moved(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     """Yield the plan in which the role with idle cores keeps what it needs and the other has the rest."""
-    shares = {role: efficiency(use.of({role}), t) for role in Role}
+    shares = {role: efficiency(use.of({role})) for role in Role}
     giver, taker = sorted(Role, key=shares.__getitem__)
     own, other = use.plan.role(giver), use.plan.role(taker)
-    keeps = own.total_cpu - idle_cores(own.total_cpu, shares[giver], other.total_cpu, t)
+    keeps = own.total_cpu - idle_cores(own.total_cpu, shares[giver], other.total_cpu)
     needed = [size for size in _sizes(bounds, giver) if size >= keeps / own.count - CPU_STEP / 2]
     if not needed or needed[0] >= own.cpu:
         return

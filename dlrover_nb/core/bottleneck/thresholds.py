@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlrover_nb.core.structs import _check
-
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When cores count as used, a link as full, and a job as stable; the defaults are the paper's.
+    """When cores count as used, a link as full, and a job as stable.
 
     Parameters
     ----------
@@ -39,13 +37,6 @@ class Thresholds:
     stable_cv: float = 0.05
     scale_up: float = 0.5
     min_gain: float = 1e-4
-
-    def __post_init__(self) -> None:
-        for name in ("job", "assignment", "link", "stable_cv", "scale_up", "min_gain"):
-            _check.above_zero(name, getattr(self, name))
-        _check.fraction("link_samples", self.link_samples)
-        _check.at_least("n_stable", self.n_stable, 2)
-        _check.at_least("n_link", self.n_link, self.n_stable)
 
 
 PAPER = Thresholds()

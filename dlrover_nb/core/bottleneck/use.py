@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck.thresholds import PAPER, Thresholds
+from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -45,17 +45,17 @@ class NodeUse:
     bytes_per_s: tuple[float, ...] = ()
     memory_mib: int = 0
 
-    def cores(self, t: Thresholds = PAPER) -> float:
+    def cores(self) -> float:
         """Return the mean of the last samples (u_i)."""
-        return fmean(self.used_cores[-t.n_stable :]) if self.used_cores else 0.0
+        return fmean(self.used_cores[-PAPER.n_stable :]) if self.used_cores else 0.0
 
-    def efficiency(self, t: Thresholds = PAPER) -> float:
+    def efficiency(self) -> float:
         """Return the share of its cores that it uses (e_i)."""
-        return self.cores(t) / self.allocated_cores
+        return self.cores() / self.allocated_cores
 
-    def n_full(self, link_bytes_per_s: float, t: Thresholds = PAPER) -> int:
+    def n_full(self, link_bytes_per_s: float) -> int:
         """Return how many of its last samples exceed the threshold of its link."""
-        return sum(rate > t.link * link_bytes_per_s for rate in self.bytes_per_s[-t.n_link :])
+        return sum(rate > PAPER.link * link_bytes_per_s for rate in self.bytes_per_s[-PAPER.n_link :])
 
 
 def bytes_per_s(sample: NodeSample) -> float:
@@ -100,37 +100,37 @@ class JobUse:
         """Return the nodes of these roles."""
         return tuple(node for node in self.nodes if node.role in roles)
 
-    def cores(self, t: Thresholds = PAPER) -> float:
+    def cores(self) -> float:
         """Return the cores that all nodes use together."""
-        return sum(node.cores(t) for node in self.nodes)
+        return sum(node.cores() for node in self.nodes)
 
-    def is_complete(self, t: Thresholds = PAPER) -> bool:
+    def is_complete(self) -> bool:
         """Whether all nodes of the plan have reported often enough, and what they use is measured."""
         n_node = self.plan.worker.count + self.plan.ps.count
-        enough = len(self.nodes) == n_node and all(len(n.used_cores) >= t.n_stable for n in self.nodes)
-        return enough and self.cores(t) > 0
+        enough = len(self.nodes) == n_node and all(len(n.used_cores) >= PAPER.n_stable for n in self.nodes)
+        return enough and self.cores() > 0
 
 
-def efficiency(nodes: Sequence[NodeUse], t: Thresholds = PAPER) -> float:
+def efficiency(nodes: Sequence[NodeUse]) -> float:
     """Return the used over the allocated cores of some nodes together (e_job); 0 without any."""
     allocated = sum(node.allocated_cores for node in nodes)
-    return sum(node.cores(t) for node in nodes) / allocated if allocated else 0.0
+    return sum(node.cores() for node in nodes) / allocated if allocated else 0.0
 
 
-def is_stable(use: JobUse, t: Thresholds = PAPER) -> bool:
+def is_stable(use: JobUse) -> bool:
     """Whether the job's used cores hardly vary over the last samples.
 
     Its speed is tested where its windows are made (`controller.windows`). After `n_link` samples the last
     ones count with any scatter: a machine that others use too is never calm.
     """
-    if not use.is_complete(t):
+    if not use.is_complete():
         return False
-    if all(len(node.used_cores) >= t.n_link for node in use.nodes):
+    if all(len(node.used_cores) >= PAPER.n_link for node in use.nodes):
         return True
-    return varies_less(map(sum, zip(*(n.used_cores[-t.n_stable :] for n in use.nodes), strict=True)), t)
+    return varies_less(map(sum, zip(*(n.used_cores[-PAPER.n_stable :] for n in use.nodes), strict=True)))
 
 
-def varies_less(values: Iterable[float], t: Thresholds = PAPER) -> bool:
+def varies_less(values: Iterable[float]) -> bool:
     """Whether the coefficient of variation of some samples is below the threshold."""
     samples = tuple(values)
-    return len(samples) >= t.n_stable and pstdev(samples) < t.stable_cv * fmean(samples)
+    return len(samples) >= PAPER.n_stable and pstdev(samples) < PAPER.stable_cv * fmean(samples)

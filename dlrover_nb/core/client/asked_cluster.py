@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.commands.facts import CommandFacts
-    from dlrover_nb.core.commands.service import CommandService
     from dlrover_nb.core.structs.cluster.cluster_access import ClusterAccess
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions.commands import Entry
@@ -32,22 +31,11 @@ class AskedCluster:
         The cluster.
     entry
         Through which this person asks.
-    asker
-        Who asks; None: the account that the cluster knows this client as.
-    commands
-        The service that commands go through; None: that of this account.
     """
 
-    def __init__(
-        self,
-        core: Cluster,
-        entry: Entry,
-        *,
-        asker: Asker | None = None,
-        commands: CommandService | None = None,
-    ) -> None:
-        self._core, self._entry, self._asked_by = core, entry, asker
-        self._commands = commands or own_service(simulated=core.simulated)
+    def __init__(self, core: Cluster, entry: Entry) -> None:
+        self._core, self._entry = core, entry
+        self._commands = own_service(simulated=core.simulated)
 
     @property
     def simulated(self) -> bool:
@@ -121,12 +109,10 @@ class AskedCluster:
     @property
     def _asker(self) -> Asker:
         """Who asks; the cluster is asked for its name of the account only when a command comes."""
-        return self._asked_by or Asker(local_person(self.user), self._entry)
+        return Asker(local_person(self.user), self._entry)
 
     def _mine(self, handle: JobHandle) -> JobHandle:
-        if self._asked_by is None:
-            return handle.through(self._entry, self._commands)
-        return handle.asked_by(self._asked_by, self._commands)
+        return handle.through(self._entry, self._commands)
 
     def _facts(self, command: Command) -> CommandFacts:
         from dlrover_nb.core.commands.facts import facts_of  # noqa: PLC0415 - as above

@@ -169,11 +169,11 @@ def least_jobs(level: float) -> int:
     return max(LEAST_JOBS, int(np.ceil(for_quantile * N_FOLD / (N_FOLD - 1))))
 
 
-def folds_by_job(jobs: NDArray[Any], *, seed: int = SEED, n_fold: int = N_FOLD) -> NDArray[np.int64]:
+def folds_by_job(jobs: NDArray[Any], *, seed: int = SEED) -> NDArray[np.int64]:
     """Return the fold of each row; all rows of a job are in one, and folds differ by one job at most."""
     names, place = np.unique(jobs, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(names))
-    return np.asarray(order % n_fold, dtype=np.int64)[place]
+    return np.asarray(order % N_FOLD, dtype=np.int64)[place]
 
 
 def predict_held_out(

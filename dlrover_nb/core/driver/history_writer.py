@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+N_SERIES = 200  # past jobs whose series are read
 AUTO = "auto"  # `Decision.by` of auto mode
 
 
-def examples(url: str | None, *, limit: int = 100, owner: str | None = None) -> tuple[PastJob, ...]:
+def examples(url: str | None) -> tuple[PastJob, ...]:
     """Return finished jobs for warm start, newest first; none, and a line in the log, without a history."""
     try:
         store = HistoryStore(url)
         try:
-            return store.past_jobs(limit=limit, owner=owner)
+            return store.past_jobs()
         finally:
             store.close()
     except DlroverError as error:
@@ -53,12 +54,12 @@ def examples(url: str | None, *, limit: int = 100, owner: str | None = None) -> 
         return ()
 
 
-def example_series(url: str | None, *, limit: int = 200) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+def example_series(url: str | None) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
     """Return finished jobs with their series, as `examples` returns jobs."""
     try:
         store = HistoryStore(url)
         try:
-            return store.past_series(limit=limit)
+            return store.past_series(limit=N_SERIES)
         finally:
             store.close()
     except DlroverError as error:

@@ -33,22 +33,20 @@ def image_of(job: JobSpec, chosen: str) -> str:
     return chosen or job.kubernetes.image or DEFAULT_IMAGE
 
 
-def pod_spec(job: JobSpec, main: Group, *, restart: str = "Never", beside: Iterable[Group] = ()) -> Group:
+def pod_spec(job: JobSpec, main: Group, *, beside: Iterable[Group] = ()) -> Group:
     """Return the spec of a pod of `job` with one container.
 
     Parameters
     ----------
     main
         The container; `container_of` makes it from the job.
-    restart
-        Restart policy of the kubelet.
     beside
         Volumes besides those of the job.
     """
     kube = job.kubernetes
     volumes = [*(_volume(i, volume) for i, volume in enumerate(kube.volumes)), *beside]
     fields: Group = {
-        "restartPolicy": restart,
+        "restartPolicy": "Never",
         "containers": [main],
         "volumes": volumes,
         "nodeSelector": dict(_pairs(kube.node_selector)),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import Role
 
 MIN_SPAN_S = 10.0
+HEADROOM = 1.1  # of memory that is added: see needed_mib
 LIKELY = 0.2  # probability of OOM above which memory is added: see needed_mib
 
 
@@ -98,20 +99,19 @@ def _seconds(met: Band | None, field: str, work_per_s: float) -> float | None:
     return value / work_per_s if math.isfinite(value) else None
 
 
-def needed_mib(line: MemoryLine, *, headroom: float = 1.1, likely: float = LIKELY) -> int:
+def needed_mib(line: MemoryLine, *, likely: float = LIKELY) -> int:
     """Return the memory that a node of the role should be given: as now, or more where OOM is likely.
 
     Notes
     -----
-    The upper end of the forecast's band is given, plus `headroom` for peaks between reports. The threshold
+    The upper end of the forecast's band is given, plus `HEADROOM` for peaks between reports. The threshold
     follows from costs: adding memory costs one pause, an OOM kill costs about five (detecting the kill,
     restarting the node, repeating its work since the checkpoint), so adding memory pays from 1 in 5 on.
     """
-    _check.at_least("headroom", headroom, 1.0)
     if line.oom_probability is None or line.at_end_high_mib is None or line.oom_probability < likely:
         return line.limit_mib
     peak = max([line.at_end_high_mib, *(point.high_mib for point in line.fan)])
-    return max(step_up(peak * headroom), line.limit_mib)
+    return max(step_up(peak * HEADROOM), line.limit_mib)
 
 
 def after_oom_mib(

@@ -285,12 +285,7 @@ def fitted(situation: Situation) -> ThroughputModel:
     return model.fit(situation.samples)
 
 
-def analyse(
-    situation: Situation,
-    *,
-    model: ThroughputModel | None = None,
-    rng: np.random.Generator | None = None,
-) -> Analysis:
+def analyse(situation: Situation, *, model: ThroughputModel | None = None) -> Analysis:
     """Fit the model to the situation's samples and predict the shortlisted plans.
 
     Where no plan is allowed at all the front is empty (`Analysis.why_empty`): the job goes
@@ -300,8 +295,6 @@ def analyse(
     ----------
     model
         A fitted model; None fits one.
-    rng
-        Of a search that cannot list all plans; None is a fixed seed, so that a replay gives the same result.
 
     Raises
     ------
@@ -310,7 +303,7 @@ def analyse(
     """
     fit = model or fitted(situation)
     rough = Rough(grid_of(situation), fit, situation)
-    space, n_plan = plans_to_weigh(rough, rng=rng or np.random.default_rng(0))
+    space, n_plan = plans_to_weigh(rough, rng=np.random.default_rng(0))  # a replay gives the same result
     if situation.beside is not None:
         space = reachable(space, situation.capacity, situation.beside)
     completion = Completion(situation, fit)

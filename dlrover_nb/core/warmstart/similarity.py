@@ -72,11 +72,11 @@ class Similarity:
     features: tuple[tuple[str, float], ...]
 
 
-def similarity(a: JobTraits, b: JobTraits, weights: Mapping[str, float] = WEIGHTS) -> Similarity:
+def similarity(a: JobTraits, b: JobTraits) -> Similarity:
     """Compare two jobs feature by feature."""
     columns = {name: float(matrix[0, 0]) for name, matrix in features([a], [b]).items()}
-    order = sorted(columns, key=lambda name: -weights.get(name, 0.0))
-    total = float(similarities([a], [b], weights)[0, 0])
+    order = sorted(columns, key=lambda name: -WEIGHTS.get(name, 0.0))
+    total = float(similarities([a], [b])[0, 0])
     return Similarity(total, tuple((name, columns[name]) for name in order))
 
 

@@ -33,7 +33,7 @@ class Quota:
         return f"{_cores(self.ours):.3g} cores instead of {_cores(self.before):.3g}"
 
 
-def own_group(pid: int, name: str, root: Path = ROOT) -> Path | None:
+def own_group(pid: int, name: str) -> Path | None:
     """Return the control group that a node made for itself; None: it has none with a quota.
 
     Parameters
@@ -41,10 +41,10 @@ def own_group(pid: int, name: str, root: Path = ROOT) -> Path | None:
     name
         Of the group as the node made it, without the process id.
     """
-    path = _paths(pid).get("" if (root / "cgroup.controllers").exists() else "cpu", "")
+    path = _paths(pid).get("" if (ROOT / "cgroup.controllers").exists() else "cpu", "")
     if Path(path).name != f"{name}-{pid}" or Path(path).parent.name != FOLDER:
         return None  # one that it shares with others
-    mount = root if (root / "cgroup.controllers").exists() else root / "cpu"
+    mount = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "cpu"
     for group in (mount / path.lstrip("/"), mount / FOLDER / Path(path).name):  # a container sees its own top
         if group.is_dir() and cores_of(group) is not None:
             return group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+N_TIME_TICKS = 8  # at most
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 
 
@@ -39,12 +40,12 @@ def label(value: float, size: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def time_ticks(low_s: float, high_s: float, n: int = 8) -> list[tuple[float, str]]:
+def time_ticks(low_s: float, high_s: float) -> list[tuple[float, str]]:
     """Return ticks of a time axis, in the unit that suits its step."""
     span = high_s - low_s
-    size = next((s for s in _TIME_STEPS_S if span / s <= n), None)
+    size = next((s for s in _TIME_STEPS_S if span / s <= N_TIME_TICKS), None)
     if size is None:
-        size = int(86400 * step(span / 86400, n))
+        size = int(86400 * step(span / 86400, N_TIME_TICKS))
     first, last = math.ceil(low_s / size - 1e-9), math.floor(high_s / size + 1e-9)
     return [(float(i * size), _time_label(i * size, size)) for i in range(first, last + 1)]
 

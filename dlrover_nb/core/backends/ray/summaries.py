@@ -24,6 +24,7 @@ from dlrover_nb.core.structs.views.summary import JobSummary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+NAME_LIMIT_S = 10.0  # until the name of an ended master is free
 LIMIT_S = 2.0  # a training master answers in milliseconds, a starting one takes seconds
 
 
@@ -50,9 +51,9 @@ def began_at_s(master: Any) -> float:  # noqa: ANN401 - as above
     return (row or {}).get("StartTime", 0) / 1000 or SystemClock().now_s()
 
 
-def await_name_free(name: str, timeout_s: float = 10.0) -> None:
+def await_name_free(name: str) -> None:
     """Wait until the name of an ended master may be used again."""
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + NAME_LIMIT_S
     while name in job_names():
         if time.monotonic() > end:
             raise BackendError(

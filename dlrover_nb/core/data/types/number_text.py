@@ -64,9 +64,9 @@ def numbers_of(texts: Texts, form: WrittenNumbers, name: str, first_row: int) ->
     return plain.cast(pa.float64())
 
 
-def are_numbers(texts: Texts, form: WrittenNumbers, *, signs: bool = True) -> bool:
-    """Whether texts are numbers in a form, at least one of them; without percent and currency if so asked."""
-    return share_of_numbers(texts, form, signs=signs) == 1
+def are_numbers(texts: Texts, form: WrittenNumbers) -> bool:
+    """Whether texts are numbers in a form, at least one of them."""
+    return share_of_numbers(texts, form) == 1
 
 
 def share_of_numbers(texts: Texts, form: WrittenNumbers, *, signs: bool = True) -> float:

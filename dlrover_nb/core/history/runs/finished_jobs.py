@@ -33,23 +33,21 @@ Ran = tuple[float, "ResourcePlan"]  # start time, plan
 _Grouped = dict[str, list[Any]]
 
 
-def past_jobs(connection: Connection, *, limit: int, owner: str | None) -> tuple[PastJob, ...]:
+def past_jobs(connection: Connection, *, limit: int) -> tuple[PastJob, ...]:
     """Return the newest finished jobs, newest first; one that cannot be read is left out, and logged."""
-    return tuple(job for _, job in _by_name(connection, limit=limit, owner=owner))
+    return tuple(job for _, job in _by_name(connection, limit=limit))
 
 
-def past_series(
-    connection: Connection, *, limit: int, owner: str | None
-) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+def past_series(connection: Connection, *, limit: int) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
     """Return the newest finished jobs as `past_jobs` does, each with its series, oldest row first."""
-    jobs = _by_name(connection, limit=limit, owner=owner)
+    jobs = _by_name(connection, limit=limit)
     rows = _by_run(connection, _all(tables.series, [run for run, _ in jobs]).order_by(tables.series.c.at_s))
     return tuple((job, tuple(series_from(row) for row in rows.get(run, ()))) for run, job in jobs)
 
 
-def _by_name(connection: Connection, *, limit: int, owner: str | None) -> list[tuple[str, PastJob]]:
+def _by_name(connection: Connection, *, limit: int) -> list[tuple[str, PastJob]]:
     """Return finished jobs with the names of their runs."""
-    runs = connection.execute(_finished(limit, owner)).all()
+    runs = connection.execute(_finished(limit)).all()
     names = [row.run for row in runs]
     evidence = _Evidence(connection, names)
     jobs = []
@@ -63,19 +61,18 @@ def _by_name(connection: Connection, *, limit: int, owner: str | None) -> list[t
     return jobs
 
 
-def _finished(limit: int, owner: str | None) -> Select[Any]:
+def _finished(limit: int) -> Select[Any]:
     runs, traits, phases = tables.runs, tables.traits, tables.phases
     succeeded = phases.c.phase == str(JobPhase.SUCCEEDED)
     ends = select(phases.c.run, func.max(phases.c.at_s).label("at_s")).where(succeeded).group_by(phases.c.run)
     done = ends.subquery()
-    query = (
+    return (
         select(runs.c.run, runs.c.spec, traits.c.record)
         .join(traits, traits.c.run == runs.c.run)
         .join(done, done.c.run == runs.c.run)
         .order_by(done.c.at_s.desc(), runs.c.run)
         .limit(limit)
     )
-    return query if owner is None else query.where(runs.c.owner == owner[: tables.OWNER_LENGTH])
 
 
 class _Evidence:

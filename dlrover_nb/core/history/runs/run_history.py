@@ -181,21 +181,19 @@ class HistoryStore:
                 logger.warning("run %s of the history is not listed: %s", row.run, error)
         return tuple(listed)
 
-    def past_jobs(self, *, limit: int = 100, owner: str | None = None) -> tuple[PastJob, ...]:
+    def past_jobs(self, *, limit: int = 100) -> tuple[PastJob, ...]:
         """Return runs that SUCCEEDED and whose traits are known, newest first, for warm start."""
         if limit < 1:
             raise InvalidValueError(f"limit must be >= 1, got {limit}")
         with self._database.reading() as connection:
-            return finished_jobs.past_jobs(connection, limit=limit, owner=owner)
+            return finished_jobs.past_jobs(connection, limit=limit)
 
-    def past_series(
-        self, *, limit: int = 100, owner: str | None = None
-    ) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
+    def past_series(self, *, limit: int = 100) -> tuple[tuple[PastJob, tuple[SeriesRow, ...]], ...]:
         """Return the jobs of `past_jobs`, each with its series, for what is learnt of single settings."""
         if limit < 1:
             raise InvalidValueError(f"limit must be >= 1, got {limit}")
         with self._database.reading() as connection:
-            return finished_jobs.past_series(connection, limit=limit, owner=owner)
+            return finished_jobs.past_series(connection, limit=limit)
 
     def decisions(self, job: str, *, run: str | None = None) -> tuple[Decision, ...]:
         """Return the decisions of a run (the job's newest by default), oldest first."""

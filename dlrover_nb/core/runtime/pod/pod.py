@@ -73,9 +73,7 @@ def read_pod_job(path: Path = Path(JOB_FILE)) -> PodJob:
     return from_json(data, PodJob)
 
 
-def node_config(
-    job: PodJob, variables: Mapping[str, str], *, master: str, master_file: str = MASTER_FILE
-) -> NodeConfig:
+def node_config(job: PodJob, variables: Mapping[str, str], *, master: str) -> NodeConfig:
     """Return the configuration of the node that the pod's variables describe.
 
     Raises
@@ -100,7 +98,7 @@ def node_config(
         folder=_variable(variables, FOLDER_VAR),
         public_key=job.public_key,
         secret_key=job.secret_key,
-        master_file=master_file,
+        master_file=MASTER_FILE,
     )
 
 

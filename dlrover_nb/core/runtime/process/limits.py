@@ -199,10 +199,10 @@ def _rest_of(memory_mib: int, own_bytes: int) -> int:
     return max(memory_mib * _MIB - own_bytes, _LEAST_ROOM_MIB * _MIB)
 
 
-def was_out_of_memory(name: str, pid: int | None = None, root: Path = ROOT) -> bool:
+def was_out_of_memory(name: str, pid: int | None = None) -> bool:
     """Whether the kernel killed a node of that name when out of memory; if so, remove its group."""
     with contextlib.suppress(OSError):  # no control groups here
-        for group in _places(root, "memory")[1].glob(f"{glob.escape(name)}-{pid or '*'}"):
+        for group in _places(ROOT, "memory")[1].glob(f"{glob.escape(name)}-{pid or '*'}"):
             if _is_dead(group) and _has_oom_kill(group):
                 with contextlib.suppress(OSError):  # what the node had started may still be in it
                     group.rmdir()
@@ -210,13 +210,13 @@ def was_out_of_memory(name: str, pid: int | None = None, root: Path = ROOT) -> b
     return False
 
 
-def sweep_groups(root: Path = ROOT) -> None:
+def sweep_groups() -> None:
     """Remove the groups of nodes that were killed, as far as they stand beside those of this process."""
     for controller in ("cpu", "memory"):
         with contextlib.suppress(OSError):  # no control groups here, so none of ours either
-            parent = _places(root, controller)[1]
+            parent = _places(ROOT, controller)[1]
             _sweep(parent)
-            _weigh(parent, is_v2=_is_v2(root))
+            _weigh(parent, is_v2=_is_v2(ROOT))
 
 
 def _is_v2(root: Path) -> bool:

@@ -35,7 +35,7 @@ from dlrover_nb.core.structs.job.kubernetes import STATE
 from dlrover_nb.core.structs.wire.pod_contract import run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc, Kind
@@ -67,7 +67,7 @@ def is_stray(pod: Doc, uid: str) -> bool:
     return not owners or bool(uid and all(owner["uid"] != uid for owner in owners))
 
 
-def remove(api: Api, name: str, *, uid: str = "", sleep: Callable[[float], None] = time.sleep) -> int:
+def remove(api: Api, name: str, *, uid: str = "") -> int:
     """Delete the pods that `strays` finds, and wait until none is left; return how many there were.
 
     Raises
@@ -85,7 +85,7 @@ def remove(api: Api, name: str, *, uid: str = "", sleep: Callable[[float], None]
             if second in {0, FORCE_AFTER_S} or "deletionTimestamp" not in pod["metadata"]:
                 grace_s = 0 if second >= FORCE_AFTER_S else GRACE_S
                 api.delete(POD, pod["metadata"]["name"], grace_s=grace_s, uid=pod["metadata"]["uid"])
-        sleep(1.0)
+        time.sleep(1.0)
     names = ", ".join(pod["metadata"]["name"] for pod in left)
     raise BackendError(f"pods of an earlier run of job {name} do not end: {names}; delete them with kubectl")
 
