@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrover_nb.core.client.until import first_steps
-from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
 from dlrover_nb.widgets.jobs.headline import headline
@@ -60,16 +59,14 @@ def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType
 
 def proposal_panel(proposal: Proposal, prices: PriceTable) -> RenderableType:
     """Draw a proposal: its changes, predicted effect and reason."""
-    candidate, kind = proposal.candidate, proposal.kind
-    band = candidate.prediction
-    learn = " to learn from" if kind is ProposalKind.EXPLORE else ""
+    candidate, band = proposal.candidate, proposal.candidate.prediction
     text = (
         f"{proposal.baseline.plan.short}  ->  {candidate.plan.short}\n"
         f"predicted when proposed: {band.samples_per_s:,.0f} samples/s "
         f"(90 % band {band.low:,.0f} to {band.high:,.0f}), "
         f"{_price_words(candidate, prices)}\n{proposal.why}"
     )
-    return Panel(Text(text), title=f"proposal {proposal.id}: {kind}{learn}", title_align="left")
+    return Panel(Text(text), title=f"proposal {proposal.id}: {proposal.kind.words}", title_align="left")
 
 
 def action_panel(mitigation: Mitigation) -> RenderableType:

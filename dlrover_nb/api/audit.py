@@ -116,7 +116,7 @@ def verify(anchor: str | None = None) -> Note:
         if store is None:
             if anchor is not None:
                 raise AuditBrokenError(
-                    "no audit is here, and the anchor is the hash of a row: it was removed"
+                    "there is no audit here, but the anchor is the hash of a row: the audit was removed"
                 )
             return Note("The audit is empty", "It begins with the first command about a job.")
         check, wrong = verified(store, anchor=anchor or "")
@@ -157,7 +157,9 @@ def export(
         raise InvalidValueError(f"format must be one of {', '.join(ExportFormat)}, got {form!r}")
     with _reading() as store:
         if store is None:
-            raise NotFoundError("no audit is here to export; it begins with the first command about a job")
+            raise NotFoundError(
+                "there is no audit to export yet; it begins with the first command about a job"
+            )
         rows = store.rows(job=job, since_s=_since(since))
         written = write(path, exported(rows, store.head, ExportFormat(form)), force=force)
         seq, digest = store.head()

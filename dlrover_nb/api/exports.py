@@ -207,7 +207,7 @@ def plan_named(snapshot: JobSnapshot, name: str) -> ResourcePlan:
     plans = {p.id: p.candidate.plan for p in snapshot.proposals}
     if name not in plans:
         names = ", ".join((CURRENT, *plans))
-        raise NotFoundError(f"job {snapshot.spec.name} has no plan {name!r}; known: {names}")
+        raise NotFoundError(f"job {snapshot.spec.name} has no plan {name}; choose from {names}")
     return plans[name]
 
 

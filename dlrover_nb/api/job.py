@@ -300,7 +300,7 @@ class Job(Results):
         >>> job.wait(until="proposal", timeout_s=60)
         """
         if until not in tuple(Until):
-            raise InvalidValueError(f"cannot wait for {until!r}; known: {', '.join(Until)}")
+            raise InvalidValueError(f"cannot wait for {until!r}; choose from {', '.join(Until)}")
         shown = self._state(self.handle.wait(timeout_s, until=Until(until)))
         return shown.checked() if check else shown
 

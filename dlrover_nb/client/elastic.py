@@ -90,7 +90,7 @@ def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Return the parameters whose gradients are summed, in one tensor."""
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
-        raise ValueError("the model needs parameters to train, got none with requires_grad")
+        raise ValueError("the model has no parameters to train; set requires_grad on some")
     device = next(iter(parameters.values())).device
     for name, p in parameters.items():
         if p.dtype is not torch.float32 or p.device != device:
@@ -211,7 +211,7 @@ class Elastic:
         n_row, first = len(self._taken), self._parameters[0].grad
         self._taken = self._taken[:0]
         if first is None or first.data_ptr() != self._flat.data_ptr():
-            raise RuntimeError("gradients are cleared by job.step alone; leave out optimizer.zero_grad")
+            raise RuntimeError("job.step clears gradients itself; leave out optimizer.zero_grad")
         torch.autograd.backward(loss * n_row)
         self._loss += float(loss.detach()) * n_row
         note_busy(n_row, time.perf_counter() - self._since_s)

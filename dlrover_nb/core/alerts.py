@@ -142,7 +142,7 @@ def request_finding(requests: Iterable[SecondRequest], at_s: float, rules: Alert
 
 def lost_finding(silent_s: float, rules: AlertRules) -> Finding:
     """Return what the rule on masters says of one that has been silent for so long; 0: it answers."""
-    text = f"its master has not answered for {duration(silent_s)}, while the cluster does"
+    text = f"its master has not answered for {duration(silent_s)}; the cluster does"
     return Finding(
         AlertKind.MASTER_LOST, is_bad=silent_s >= rules.master_lost_s > 0, is_good=silent_s <= 0, text=text
     )
@@ -166,7 +166,8 @@ def _oom(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     line = min(filling, key=lambda each: each.full_in_s or 0.0)
     full_in_s = line.full_in_s or 0.0
     text = (
-        f"a {line.role} with {line.now_mib:,.0f} of {line.limit_mib:,} MiB is full in {duration(full_in_s)}"
+        f"a {line.role} uses {line.now_mib:,.0f} of {line.limit_mib:,} MiB and will be full in "
+        f"{duration(full_in_s)}"
     )
     return Finding(
         AlertKind.OOM,
@@ -215,9 +216,9 @@ def _stall(snapshot: JobSnapshot, memory: JobMemory, rules: AlertRules) -> Findi
         node.last.iter_s for node in _workers(snapshot) if node.last is not None and node.last.iter_s > 0
     ]
     limit_s = max(rules.stall_least_s, rules.stall_iterations * median(usual) if usual else 0.0)
-    text = f"no iteration has ended for {duration(idle_s)}"
+    text = f"no step has finished for {duration(idle_s)}"
     if usual:
-        text += f", where one took {median(usual):.3g} s"
+        text += f"; one usually takes {median(usual):.3g} s"
     return Finding(
         AlertKind.STALL,
         is_bad=_should_get_on(snapshot) and idle_s >= limit_s,
@@ -234,7 +235,7 @@ def _budget(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
     spent = spent_per_hour(snapshot)
     most = max(now, spent if spent is not None else now) + fixed_per_hour(snapshot.spec)
     what = "the run so far cost" if spent is not None and spent > now else "the plan costs"
-    text = f"{what} {most:,.2f} {prices.currency} an hour, over the budget of {budget:,.2f}"
+    text = f"{what} {most:,.2f} {prices.currency} an hour, more than the budget of {budget:,.2f}"
     limit = budget * rules.budget_share
     return Finding(
         AlertKind.BUDGET, is_bad=most > limit, is_good=most <= limit * (1 - rules.hysteresis), text=text
@@ -302,7 +303,7 @@ def _proposal(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
         return Finding(AlertKind.PROPOSAL, is_bad=False, is_good=True)
     oldest, what = min(waiting, key=lambda each: each[0].created_at_s)
     waits_s = snapshot.at_s - oldest.created_at_s
-    text = f"{oldest.id} ({what}) has waited for {duration(waits_s)}: {oldest.why}"
+    text = f"{oldest.id} ({what}) has waited {duration(waits_s)} for a decision: {oldest.why}"
     is_late = waits_s >= rules.proposal_waits_s
     return Finding(AlertKind.PROPOSAL, is_bad=is_late, is_good=False, text=text, subject=oldest.id)
 

@@ -81,6 +81,6 @@ def _variable(what: str, name: str, namespace: Mapping[str, object], ours: tuple
     if name in namespace:
         return namespace[name]
     defined = (n for n in namespace if not n.startswith("_"))
-    choices = f"known: {', '.join((*ours, 'package.module:name'))}"
+    choices = f"choose from {', '.join((*ours, 'package.module:name'))}"
     hint = did_you_mean(name, (*ours, *defined), otherwise=choices)
     raise NotFoundError(f"no {what} {name!r} here, built in or defined by you; {hint}")

@@ -137,7 +137,7 @@ def test_decisions_are_made_on_the_open_proposal_or_the_one_named(cluster, memor
         (lambda job: job.mode("atuo"), "mode must be one of manual, suggest, auto, got 'atuo'"),
         (
             lambda job: job.wait(until="then"),
-            "cannot wait for 'then'; known: end, proposal, mitigation, outcome",
+            "cannot wait for 'then'; choose from end, proposal, mitigation, outcome",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def launch_and_watch(notebook):
 
 
 def accept_the_first_proposal(live):
-    live.says("p1 (EXPLORE) waits for your decision")
+    live.says("p1 (experiment) waits for your decision")
     live.button("Do it (p1)").scroll_into_view_if_needed()
     picture(live.page, "front")
     unlocked(live.page)

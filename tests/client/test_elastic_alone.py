@@ -80,7 +80,7 @@ def test_rows_may_be_skipped_by_a_loss_of_nothing():
     ("model", "message"),
     [
         (torch.nn.Linear(3, 1).double(), r"got weight with torch\.float64 on cpu; use model\.float\(\)"),
-        (torch.nn.Linear(3, 1).requires_grad_(requires_grad=False), "needs parameters to train, got none"),
+        (torch.nn.Linear(3, 1).requires_grad_(requires_grad=False), "has no parameters to train"),
     ],
 )
 def test_parameters_that_cannot_be_summed_are_said(model, message):

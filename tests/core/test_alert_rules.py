@@ -300,7 +300,9 @@ def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is():
     late = snapshot(at_s=NOW_S + 10_000, proposals=(), mitigations=(mitigation(),))
     finding = found(AlertKind.PROPOSAL, late)
     assert (finding.is_bad, finding.subject) == (True, "m1")
-    assert finding.text.startswith("m1 (restart worker-1) has waited for 2.8 h: worker-1 takes 24.0 ms")
+    assert finding.text.startswith(
+        "m1 (restart worker-1) has waited 2.8 h for a decision: worker-1 takes 24.0 ms"
+    )
     assert found(AlertKind.PROPOSAL, replace(late, mitigations=())).is_good
     both = replace(late, proposals=(proposal("p2"),))
     assert found(AlertKind.PROPOSAL, both).subject == "p2", "it has waited longer"

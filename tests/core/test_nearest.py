@@ -31,7 +31,7 @@ def test_words_that_are_left_out_come_before_letters_that_are_mistyped(name, mea
 
 
 def test_where_nothing_is_near_all_are_named():
-    assert did_you_mean("x", ["stop", "start"]) == "known: stop, start"
+    assert did_you_mean("x", ["stop", "start"]) == "choose from stop, start"
     assert did_you_mean("stopp", ["stop", "start"]) == "did you mean stop?"
 
 

@@ -242,7 +242,7 @@ def test_the_handler_of_a_verb_takes_what_its_parser_gives(grammar: Grammar, nam
     ("line", "message"),
     [
         ("stauts", "unknown verb 'stauts'; did you mean show?; see %dlrover help"),
-        ("xyz", "unknown verb 'xyz'; known: connect, submit"),
+        ("xyz", "unknown verb 'xyz'; choose from connect, submit"),
         ("demo", "unknown verb 'demo'"),
         ("submit x --worker 2", "unknown flag '--worker'; did you mean --workers?; see %dlrover help submit"),
         ("submit x --wor=2", "unknown flag '--wor'; did you mean"),

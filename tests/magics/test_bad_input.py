@@ -40,7 +40,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
 @for_each(
     ("line", "message"),
     [
-        ("zzz", "unknown verb 'zzz'; known: connect, submit"),
+        ("zzz", "unknown verb 'zzz'; choose from connect, submit"),
         ("statsu", "unknown verb 'statsu'; did you mean show?; see %dlrover help"),
         ("help undoo", "unknown verb 'undoo'; did you mean undo?"),
         *((f"{verb} ctrr", "no job 'ctrr' here; did you mean ctr?")
@@ -57,7 +57,7 @@ def typed(shell: InteractiveShell, memory: MemoryCluster) -> InteractiveShell:
         ("whatif --worker 2", "unknown flag '--worker'; did you mean --workers?"),
         ("logs -n ten", "-n/--lines: must be a whole number, got 'ten'"),
         ("mode atuo", "unknown mode 'atuo'; did you mean auto?"),
-        ("wait --for ever", "unknown thing to wait for 'ever'; known: end, proposal"),
+        ("wait --for ever", "unknown thing to wait for 'ever'; choose from end, proposal"),
         ("wait --timeout", "--timeout: expected one argument"),
         ("import", "the following arguments are required: FILE"),
         ("dash a b", "unexpected argument: 'b'"),

@@ -284,7 +284,7 @@ def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
     assert document["metadata"]["namespace"] == "ads"
     assert "90 % band" in document["metadata"]["annotations"]["dlrover-nb/predicted-samples-per-s"]
     assert "exists already; use --force" in magic.refused("export -o job.yaml")
-    assert "has no plan 'p7'; known: current, p1" in magic.refused("export --plan p7")
+    assert "has no plan p7; choose from current, p1" in magic.refused("export --plan p7")
     assert "metadata/namespace" in magic.refused("export --namespace Not_One")
 
 

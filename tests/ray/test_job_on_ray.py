@@ -107,7 +107,7 @@ def test_a_scaled_job_loses_no_shard(cluster, wait_until):
     with pytest.raises(InvalidValueError, match="runs"):
         handle.decide(Scale.to(target))
     assert (handle.explain().proposal, handle.explain().plan) == (None, target)
-    with pytest.raises(NotFoundError, match="it has had none yet"):
+    with pytest.raises(NotFoundError, match="there are none yet"):
         handle.explain("p1")
     with pytest.raises(NotFoundError, match="no change d9"):
         handle.decide(Undo("d9"))

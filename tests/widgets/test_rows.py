@@ -225,7 +225,7 @@ def test_what_is_not_a_number_is_null_in_json(values: list[float | None]) -> Non
 
 
 def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(NotFoundError, match="no table 'node' in this result; known: nodes, memory"):
+    with pytest.raises(NotFoundError, match="no table 'node' in this result; choose from nodes, memory"):
         StatusView(SNAPSHOT).to_frame("node")
 
 

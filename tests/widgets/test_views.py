@@ -84,7 +84,7 @@ def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
     assert "lies at workers: 2, the bound of the job" in text
     assert "+12,345" in text
     assert "no: a job needs at least 1 PS" in text
-    assert "8 What would change it? With the x above 2 cores (1 cores now), nothing would be" in text
+    assert "8 What would change it? If the x were above 2 cores (now 1 cores), we would change" in text
     assert "6 Why not another plan? The next best is 3w x 0.5 + 2p x 0.25: " in text
     assert "Next best experiment, 2w x 0.5 + 2p x 0.25: Experiment: trying it removes about 40% of" in text
     assert "7 30,000" not in text
@@ -107,8 +107,8 @@ def test_one_question_is_answered_alone_in_the_same_words(question):
 
 def test_why_without_measurements_does_not_say_that_nothing_binds():
     bare = explanation(plan=b.NOW_PLAN, proposal=None, candidate=None, baseline=None, binding=())
-    assert "no constraint" not in why_view(bare, b.snapshot()).text()
-    assert "no constraint" in why_view(explanation(binding=()), b.snapshot()).text()
+    assert "no limit:" not in why_view(bare, b.snapshot()).text()
+    assert "no limit:" in why_view(explanation(binding=()), b.snapshot()).text()
 
 
 def test_what_limits_the_running_plan_is_in_the_answer_to_why():
@@ -120,7 +120,7 @@ def test_what_limits_the_running_plan_is_in_the_answer_to_why():
 def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
     assert "%dlrover apply quick-start --workers 2" in VIEWS["whatif"].text()
     refused = VIEWS["whatif unknown"].text()
-    assert refused.splitlines()[2] == "Warning: This plan would be refused: no room"
+    assert refused.splitlines()[2] == "Warning: This plan is not possible now: no room"
     assert "%dlrover apply" not in refused
 
 
@@ -129,7 +129,7 @@ def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
     asked = Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN), "it has succeeded")
     text = whatif_view((asked,), over).text()
     assert "had run on" in text.splitlines()[0]
-    assert "The job has succeeded: this only tells what would have been." in text.splitlines()[2]
+    assert "The job has succeeded: this is what would have been." in text.splitlines()[2]
     assert "it has succeeded" not in text
     assert "finish in" not in text
     assert "%dlrover apply" not in text
@@ -138,7 +138,7 @@ def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
 def test_what_if_of_the_plan_that_runs_compares_it_with_nothing():
     asked = Weighed(b.NOW_PLAN, b.candidate(b.NOW_PLAN), "plan must differ from now")
     text = whatif_view((asked,), b.snapshot(target=b.NOW_PLAN)).text()
-    assert "It is what the job runs on" in text
+    assert "The job runs on this plan" in text
     assert "must differ" not in text
     assert "(+0.0 %)" not in text
     assert "same" not in text
@@ -152,14 +152,14 @@ def test_a_refusal_of_every_step_is_said_once_and_of_an_ended_job_not_at_all(end
     )
     text = why_view(why, b.snapshot(**({"phase": JobPhase.STOPPED} if ended else {}))).text()
     assert text.count("no room") == (0 if ended else 1)
-    assert "possible" not in text
+    assert "no: " not in text
 
 
 def test_two_plans_refused_for_one_reason_have_it_said_once_above():
     text = whatif_view(
         (Weighed(b.BETTER_PLAN, None, "no room"), Weighed(b.plan(9), None, "no room")), b.snapshot()
     ).text()
-    assert text.splitlines()[2] == "Warning: None of these could be decided now: no room"
+    assert text.splitlines()[2] == "Warning: None of these is possible now: no room"
     assert text.count("no room") == 1
 
 
@@ -176,9 +176,9 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
         return [*parts_blocks(asked, replace(b.snapshot().fit, coefficients=terms))]
 
     (nothing,), (one,), (all_of_them,) = told(), told("gradients"), told("gradients", "updates", "sync")
-    assert "16 ms. Only this sum is known" in nothing.text
+    assert "16 ms. We can only measure its parts together" in nothing.text
     assert one.rows == (("gradients", "8 ms", "50 %"), ("updates, sync", "8 ms", "50 %"))
-    assert "Of updates, sync only the sum is known" in one.note
+    assert "We can only measure these two together." in one.note
     assert [name for name, *_ in all_of_them.rows] == ["gradients", "updates", "sync"]
     assert not all_of_them.note
 

@@ -80,7 +80,7 @@ def _allowed_blocks(access: ClusterAccess) -> tuple[Block, ...]:
     table = Table("What you may do here", ("to", "rights to", "allowed"), rows)
     if not access.ask:
         return (table,)
-    ask = "Jobs need more rights than you have here; give this to the administrator of the cluster."
+    ask = "Jobs need more rights than you have here. Give this to your cluster's administrator."
     return (table, Paragraph(ask, Tone.WARNING), Verbatim(access.ask))
 
 

@@ -56,6 +56,7 @@ def goals_view(text: str, snapshot: JobSnapshot) -> GoalsView:
     goals, name = read_goals(text, snapshot.at_s), snapshot.spec.name
     if snapshot.front is None:
         raise NotFoundError(
-            f"no plan of job {name} is predicted yet; wait until it was measured, or look at `status {name}`"
+            f"no plan of job {name} is predicted yet; wait until it has been measured, or look at `status "
+            f"{name}`"
         )
     return GoalsView(snapshot, answer(goals, (snapshot.front.current, *snapshot.front.candidates)))

@@ -400,9 +400,7 @@ class SubmittedView(Shown):
         if self.spec.due_s(0.0) is None:
             return ()
         if self.deadline is None:
-            return (
-                Paragraph("Deadline: nothing is known of the job's speed yet; its status will say more."),
-            )
+            return (Paragraph("Deadline: the job's speed is not measured yet; its status will say more."),)
         tone = Tone.PLAIN if self.deadline.is_feasible else Tone.WARNING
         return (Paragraph(f"Deadline {self.deadline.words}", tone),)
 

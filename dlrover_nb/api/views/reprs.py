@@ -78,7 +78,7 @@ def explanation_view(explanation: Explanation) -> View:
     blocks: list[Block] = [Paragraph(e.why)]
     if e.candidate is not None:
         blocks.append(Facts(candidate_facts(e.candidate, Currency(), when="predicted")))
-    blocks += [Paragraph(f"It lies at a constraint: {each}.") for each in e.binding]
+    blocks += [Paragraph(f"Limit: {each}.") for each in e.binding]
     if e.flip is not None:
         blocks.append(Paragraph(f"What would change it: {e.flip.words}", Tone.HINT))
     blocks += marginal_blocks(e.marginals, Currency("money")) if e.marginals else ()
@@ -108,7 +108,7 @@ def spec_view(spec: JobSpec) -> View:
     from dlrover_nb.core.structs.job.secrets import without_secrets  # noqa: PLC0415 - as above
 
     bare, missing = without_secrets(spec)
-    hidden = tuple(Paragraph(f"not shown, as it is secret: {each}") for each in missing)
+    hidden = tuple(Paragraph(f"not shown, because it is secret: {each}") for each in missing)
     return View(f"Job {spec.name} as it is submitted", (*hidden, Verbatim(dump_job(bare).rstrip())))
 
 

@@ -16,7 +16,7 @@ def did_you_mean(name: str, names: Iterable[str], *, otherwise: str = "") -> str
     """Return the nearest known names as a question; where none is near, `otherwise`, or all of them."""
     names = list(names)
     near = nearest(name, names)
-    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"known: {', '.join(names)}"
+    return f"did you mean {' or '.join(near)}?" if near else otherwise or f"choose from {', '.join(names)}"
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:

@@ -80,7 +80,7 @@ def _nodes_up(snapshot: JobSnapshot) -> str:
 def _progress(snapshot: JobSnapshot) -> str:
     train = snapshot.train
     if snapshot.phase is JobPhase.BLOCKED:
-        return f"a person, as it is {snapshot.phase}: {snapshot.message}"
+        return f"your decision, because it is {snapshot.phase}: {snapshot.message}"
     if snapshot.phase is JobPhase.EVALUATING or not train.n_sample_total:
         return str(snapshot.phase)
     share = train.n_sample_done / train.n_sample_total

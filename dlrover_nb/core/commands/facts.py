@@ -149,7 +149,7 @@ def _not_the_latest(decision: Decision, snapshot: JobSnapshot) -> str:
         return ""
     what = f"that is {latest}" if latest else "it has none"
     return (
-        f"{decision.undoes} must be the latest change of job {snapshot.spec.name} to be undone, but {what}; "
+        f"only the latest change of job {snapshot.spec.name} can be undone, not {decision.undoes}: {what}; "
         "look at its decisions again"
     )
 

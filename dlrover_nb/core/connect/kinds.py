@@ -187,7 +187,7 @@ def kind_of(name: str) -> Kind:
     words = _by_word()
     if name in words:
         return words[name]
-    hint = did_you_mean(name, words, otherwise=f"known: {', '.join(kind_names())}")
+    hint = did_you_mean(name, words, otherwise=f"choose from {', '.join(kind_names())}")
     raise InvalidValueError(f"cannot connect to {shown(name)}; {hint}")
 
 

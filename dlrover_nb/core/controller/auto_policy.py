@@ -188,7 +188,7 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
     if protects or not now.pins.allows(now.plan):
         return None
     if not now.quota.allows(plan):
-        return Refusal("quota", f"other jobs leave {now.quota}, the plan takes {plan.total_cpu:g} cores")
+        return Refusal("quota", f"other jobs leave {now.quota}; the plan needs {plan.total_cpu:g} cores")
     if now.quota.ends(now.plan):
         return None
     return _pace(now, settings) or _hysteresis(proposal, now, settings) or _gate(proposal, now, settings)
@@ -200,7 +200,7 @@ def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
     if budget is None:
         return ""
     if cost_per_hour is None:
-        return f"the plan's price is unknown and the budget is {budget:g} {currency} per hour"
+        return f"the plan's price is unknown, and the budget is {budget:g} {currency} per hour"
     if cost_per_hour > budget:
         return f"it costs {cost_per_hour:.4g} {currency} per hour, the budget is {budget:g}"
     return ""
@@ -211,7 +211,7 @@ def over_rest(candidate: Candidate, before: Candidate, money_left: float | None,
     until_end, most = candidate.end_cost, most_until_end(money_left, before.end_cost)
     if until_end is None or most is None or until_end <= most:
         return ""
-    return f"it costs {until_end:.4g} {currency} until the end, more than is left of the total budget"
+    return f"it costs {until_end:.4g} {currency} until the end; less than that is left of the total budget"
 
 
 def limits(now: AutoContext, settings: AutoSettings) -> Limits:
@@ -253,10 +253,10 @@ def gain(candidate: Candidate, now: Candidate) -> float:
 
 def _pace(now: AutoContext, settings: AutoSettings) -> Refusal | None:
     if now.at_s < now.calm_at_s:
-        return Refusal(COOL_DOWN, "the last change is too recent to be judged")
+        return Refusal(COOL_DOWN, "the last change is too recent to judge")
     most = settings.max_changes_per_hour
     if len(now.changes) >= most and now.at_s < now.changes[-most] + HOUR_S:
-        return Refusal("pace", f"it has made {most} changes within an hour")
+        return Refusal("pace", f"it made {most} changes in the last hour")
     return None
 
 
@@ -272,7 +272,7 @@ def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) ->
     times = "before" if n_times == 1 else f"{n_times} times"
     return Refusal(
         "hysteresis",
-        f"the plan was left for a better one {times}; to return to it takes a gain of {least:.0%}",
+        f"the job left this plan for a better one {times}; going back needs a gain of {least:.0%}",
     )
 
 
@@ -280,11 +280,13 @@ def _gate(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refus
     record = track(now.outcomes, now.at_s, settings)
     judged = track([o for o in now.outcomes if o.decision not in now.experiments], now.at_s, settings)
     if judged.missed >= settings.track_missed and axes_key(proposal.candidate.plan) not in now.ran:
-        return Refusal("calibration", f"{judged.missed} of the last {judged.n} predictions missed their band")
+        return Refusal(
+            "calibration", f"{judged.missed} of the last {judged.n} predictions were outside their band"
+        )
     cpu, most = proposal.candidate.plan.total_cpu, settings.first_step * now.plan.total_cpu
     if record.n < settings.track_first and cpu > most + 1e-9:
         return Refusal(
             "first steps",
-            f"fewer than {settings.track_first} predictions are scored so far: no step beyond {most:g} cores",
+            f"until {settings.track_first} predictions are scored, a step may use {most:g} cores at most",
         )
     return None

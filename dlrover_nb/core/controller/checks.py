@@ -108,7 +108,7 @@ def check_decision(
         When the plan does not fit on the machines or exceeds the quota.
     """
     if now.phase.is_final:
-        raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
+        raise StaleDecisionError(f"job {now.name} has {now.phase}; decisions need a running job")
     check_undo(decision, now.changes, now.name)
     check_version(decision, now.changes, now.name)
     if decision.verdict in _SETTINGS:
@@ -138,8 +138,8 @@ def _check_mitigation(
     _check_ready(now, "an action against stragglers")
     if now.under_way is not None:
         raise StaleDecisionError(
-            f"job {now.name} must have no change of plan under way for an action against stragglers, but it "
-            f"has {now.under_way}; decide once it is in place"
+            f"job {now.name} is still changing its plan ({now.under_way}); act on stragglers once that is "
+            "done"
         )
 
 
@@ -149,7 +149,7 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
     The way back from a change under way is open even where that plan would be refused now: it runs.
     """
     if now.phase.is_final:
-        raise StaleDecisionError(f"job {now.name} must be running for a decision, but it has {now.phase}")
+        raise StaleDecisionError(f"job {now.name} has {now.phase}; decisions need a running job")
     if not now.is_held:
         _check_ready(now, "a change of plan")
     is_cancel = now.under_way is not None and plan == now.running
@@ -160,20 +160,20 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
 def _check_ready(now: DecisionContext, what: str) -> None:
     if not now.phase.trains or not now.is_running:
         state = (
-            "waits for a decision about shards in quarantine; decide about these first (%dlrover show --rows)"
+            "is waiting for your decision on shards in quarantine; decide on these first (%dlrover show --rows)"
             if now.phase is JobPhase.BLOCKED
-            else "is evaluating, training is over"
+            else "has finished training and is evaluating"
             if now.is_running
-            else "is still starting; decide once it trains"
+            else "is still starting; try again once it trains"
         )
-        raise StaleDecisionError(f"job {now.name} must be training for {what}, but it {state}")
+        raise StaleDecisionError(f"{what} needs a job that is training, but {now.name} {state}")
 
 
 def _plan(decision: Decision, book: ProposalBook) -> ResourcePlan:
     if decision.verdict is Verdict.ACCEPT:
         return book.find(decision.proposal).candidate.plan
     if decision.plan is None:
-        raise InvalidValueError(f"{decision.verdict} needs a plan, got none; say what should run instead")
+        raise InvalidValueError(f"{decision.verdict} needs a plan, got none; say which plan to run instead")
     return decision.plan
 
 
@@ -181,14 +181,12 @@ def check_plan(plan: ResourcePlan, now: DecisionContext) -> None:
     """Refuse a plan that runs already, breaks a pin or does not fit; raises as `check_decision` does."""
     if plan == now.target and not now.is_held:
         state = "is being applied already" if now.under_way else "already runs"
-        raise InvalidValueError(
-            f"plan must differ from now, got {plan}, which {state}; name what should change"
-        )
+        raise InvalidValueError(f"{plan} {state}; say what should change")
     if not now.pins.allows(plan):
         broken = _broken(now.pins, plan)
         raise InvalidValueError(
-            f"the plan must match the pins ({broken}), got {plan}; "
-            f"change the pin first, for example with %dlrover pin {now.name} --clear"
+            f"{plan} conflicts with the pins ({broken}); change the pin first, "
+            f"for example with %dlrover pin {now.name} --clear"
         )
     _check_store(plan, now)
     check_room(plan, now.job.capacity, now.job.spec.bounds, beside=now.beside)
@@ -201,14 +199,15 @@ def _check_store(plan: ResourcePlan, now: DecisionContext) -> None:
         return
     if plan.ps.count != 1:
         raise InvalidValueError(
-            f"a {external.framework} job has 1 ps, the store where its workers meet, got {plan.ps.count}; "
-            "change its workers"
+            f"a {external.framework} job needs exactly 1 ps, the store where its workers meet, "
+            f"got {plan.ps.count}; change the number of workers instead"
         )
     if external.framework.keeps_store and plan.ps != now.target.ps:
         raise InvalidValueError(
-            f"the ps of a ddp job, the store where its workers meet, keeps {now.target.ps.cpu:g} cpu and "
-            f"{now.target.ps.memory_mib} MiB while they train, got {plan.ps.cpu:g} cpu and "
-            f"{plan.ps.memory_mib} MiB; change its workers, or submit it anew with another ps"
+            f"the ps of a ddp job, the store where its workers meet, cannot be resized while they "
+            f"train: it has {now.target.ps.cpu:g} cpu and {now.target.ps.memory_mib} MiB, got "
+            f"{plan.ps.cpu:g} cpu and "
+            f"{plan.ps.memory_mib} MiB; change the workers, or submit the job again with another ps"
         )
 
 

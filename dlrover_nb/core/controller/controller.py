@@ -391,7 +391,9 @@ class Controller:
 
     def _submitted(self, event: JobSubmitted) -> Orders:
         spec = event.spec
-        self._story.add(event.at_s, f"job {spec.name} submitted by {spec.owner or 'someone'}: {spec.plan}")
+        self._story.add(
+            event.at_s, f"job {spec.name} submitted by {spec.owner or 'an unnamed user'}: {spec.plan}"
+        )
         if event.why:
             self._story.add(event.at_s, event.why)
         self._analyst.adopt_prior(self._story, event.at_s)
@@ -452,7 +454,9 @@ class Controller:
     def _capacity_changed(self, event: RoomChanged) -> Orders:
         plan = self._rollouts.target
         if not has_room(plan, event.capacity, self._state.spec.bounds):
-            self._story.add(event.at_s, f"the cluster no longer has room for the current plan, {plan.short}")
+            self._story.add(
+                event.at_s, f"the cluster has no room any more for the current plan, {plan.short}"
+            )
         self._state.change_capacity(event.capacity)
         self._protection.request_advice()
         return self._advisor.check_open(event.at_s)

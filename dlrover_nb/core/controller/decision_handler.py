@@ -288,10 +288,12 @@ class DecisionHandler:
         frame = Frame(job.capacity, job.spec.bounds, self._state.pins, plan if job.must_move else None)
         better = protected(plan, needs, frame)
         if better is None or better in self._book.rejected_plans:
-            return self._hint(f"no plan within room and pins gives what is needed: {needs[0].why}", at_s)
+            return self._hint(
+                f"no plan that fits the machines and the pins has enough memory: {needs[0].why}", at_s
+            )
         over = over_budget(pricing.cost_per_hour(better, job.spec.prices), job.spec)
         if not self._auto.is_on or over:
-            why = f"auto waits: {over}" if over else "nothing is measured yet, so nothing is proposed"
+            why = f"auto waits: {over}" if over else "there are no measurements yet to base a proposal on"
             return self._hint(f"{needs[0].why}; {why}; scale to {better} to protect it", at_s)
         why = protect_why(better, needs)
         return self.decided(Decision(Verdict.SCALE, "auto", at_s, plan=better, why=why), at_s)
@@ -306,7 +308,7 @@ class DecisionHandler:
     def _narrate(self, decision: Decision, at_s: float) -> None:
         reasons = {proposal.why for proposal in self._book.all}  # auto mode repeats the proposal's reason
         reasons |= {action.why for action in self._actions.all}
-        because = f" because: {decision.why}" if decision.why and decision.why not in reasons else ""
+        because = f": {decision.why}" if decision.why and decision.why not in reasons else ""
         line = f"{decision.id} {decision.words} by {decision.by}{because}"
         logger.info("%s: %s", self._state.name, line)
         self._story.add(at_s, line, about=decision.proposal or "")
@@ -318,6 +320,6 @@ class DecisionHandler:
             if given < least:
                 self._story.add(
                     at_s,
-                    f"a {role} was killed at {least} MiB, this plan gives {given} MiB: "
-                    "it would be killed again",
+                    f"this plan gives a {role} {given} MiB, but one ran out of memory at {least} MiB: "
+                    "that would happen again",
                 )

@@ -62,10 +62,8 @@ class MeasurementProgress:
     n_patience: int
 
     def __str__(self) -> str:
-        windows = "1 window of it is" if self.n_window == 1 else f"{self.n_window} windows of it are"
-        return (
-            f"{windows} measured; {self.n_stable} in a row that agree are needed, or {self.n_patience} in all"
-        )
+        windows = f"{self.n_window} window{'s' * (self.n_window != 1)}"
+        return f"{windows} so far; it takes {self.n_stable} in a row that agree, or {self.n_patience} in all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +124,11 @@ class PlanQueries:
         if self.queue is not None:
             return self._asked()
         if self.context.mode is Mode.MANUAL:
-            return NoOffer("a user decides on its plan, as it is in manual mode")
+            return NoOffer("it is in manual mode, so a user decides on its plan")
         if not self.may_change:
-            return NoOffer("its plan changes now, or it is about to end")
+            return NoOffer("its plan is changing, or it is about to end")
         if self.analysis is None:
-            return NoOffer("no plan of it is measured yet")
+            return NoOffer("none of its plans is measured yet")
         if self.analysis.grid.n_plan > MAX_PLANS:
             return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
         own = bid(self.analysis.situation, self.analysis.model).offer()
@@ -259,19 +257,19 @@ class PlanQueries:
         """Say why no plan is better, where nothing is waited for."""
         left_s = analysis.current.finish_s
         if left_s is not None and left_s < self.settings.min_left_s:
-            return f"The job is done in {left_s:.0f} s: no change would pay off any more."
+            return f"The job will be done in {left_s:.0f} s, so a change would not pay off."
         if why_empty := analysis.why_empty:
             return f"No plan is allowed: {why_empty}."
         gain, saving = self.settings.min_gain, self.settings.min_saving
         return (
-            f"No other plan is certain to be better: none gains {gain:.0%} at the low end of its band, "
-            f"nor saves {saving:.0%} at the same speed; {self._why_no_experiment()}."
+            f"No other plan is surely better: we look for a gain of {gain:.0%} at the low end of the band, "
+            f"or {saving:.0%} lower cost at the same speed. {self._why_no_experiment()}."
         )
 
     def _why_no_experiment(self) -> str:
         if self.n_explored:
-            return f"{self.n_explored} experiments in a row were proposed; further ones need your request"
-        return "and no experiment would pay off"
+            return f"{self.n_explored} experiments in a row were proposed; ask if you want more"
+        return "No experiment would pay off either"
 
     def _why_waits(self) -> str:
         """Say what has to happen before anything is proposed; empty where nothing has."""
@@ -279,22 +277,24 @@ class PlanQueries:
         if self._is_over:
             return self._why_over()
         if not now.is_running:
-            return "The job is still starting: advice comes once it has trained for a while."
+            return "The job is still starting. Advice comes once it has trained for a while."
         if now.mode is Mode.MANUAL:
-            return f"Nothing is proposed in manual mode; %dlrover mode {now.name} suggest asks for proposals."
+            return (
+                f"There are no proposals in manual mode; turn them on with %dlrover mode {now.name} suggest."
+            )
         if now.under_way:
-            return f"A change is under way ({now.under_way}): further advice follows once it is measured."
+            return f"A change is under way ({now.under_way}). Advice follows once it is measured."
         if not self.waiting.is_measured:
-            return f"Advice waits for steady samples of {now.target.short}: {self.waiting}."
+            return f"Measuring {now.target.short}: {self.waiting}."
         return ""
 
     def _why_over(self) -> str:
         now = self.context
         if now.phase is JobPhase.BLOCKED:
-            return (
-                f"Rows wait for a decision (%dlrover show {now.name} --rows); planning goes on with training."
-            )
-        return f"The job {'has' if now.phase.is_final else 'is'} {now.phase}: nothing is planned any more."
+            return f"Some rows need your decision (%dlrover show {now.name} --rows). Planning resumes with training."
+        return (
+            f"The job {'has' if now.phase.is_final else 'is'} {now.phase}, so there is nothing left to plan."
+        )
 
     @property
     def _is_over(self) -> bool:
@@ -306,15 +306,16 @@ class PlanQueries:
             return next((p for p in self.proposals if p.status is ProposalStatus.PENDING), None)
         proposal = next((p for p in self.proposals if p.id == name), None)
         if proposal is None:
-            raise NotFoundError(f"job {self.context.name} has no proposal {name!r}; {self._near(name)}")
+            raise NotFoundError(f"{self.context.name} has no proposal {name} ({self._near(name)})")
         return proposal
 
     def _near(self, name: str) -> str:
         ids = [p.id for p in self.proposals]
         if not ids:
-            return "it has had none yet"
+            return "there are none yet"
+        opened = [p.id for p in self.proposals if p.status is ProposalStatus.PENDING]
         near = difflib.get_close_matches(name, ids, n=3, cutoff=0.4) or ids[-3:]
-        return f"near it are {', '.join(near)} ({len(ids)} so far)"
+        return f"open: {opened[0]}" if opened else f"none is open; did you mean {' or '.join(near)}?"
 
 
 def _refusal(

@@ -193,7 +193,7 @@ class Protection:
         if kill is None or own_mib > kill.too_little_mib:
             need = self._forecast.get(role)
             return need if need and need.mib > own_mib else None
-        why = f"{kill.node} was killed for lack of memory at {kill.reached_mib} MiB (it may use {own_mib})"
+        why = f"{kill.node} ran out of memory at {kill.reached_mib} MiB (its limit is {own_mib})"
         return MemoryNeed(role, kill.need_mib, int(HELPS * kill.reached_mib), why)
 
 
@@ -202,12 +202,12 @@ def _format_forecast(line: MemoryLine) -> str:
     likely = (
         ""
         if line.oom_probability is None
-        else f", and reaches that before the end with a probability of {line.oom_probability:.0%}"
+        else f", with a {line.oom_probability:.0%} chance of running out before the end"
     )
     when = "" if line.full_in_s is None else f", {_format_wait(line.full_in_s)}"
     is_more = line.at_end_mib is not None and line.at_end_mib > line.limit_mib
-    end = f"; by the end it would need {line.at_end_mib:,.0f} MiB" if is_more else ""
-    return f"each {line.role} may use {line.limit_mib} MiB{likely}{when}{end}"
+    end = f"; by the end it would use {line.at_end_mib:,.0f} MiB" if is_more else ""
+    return f"each {line.role} has {line.limit_mib} MiB{likely}{when}{end}"
 
 
 def _format_wait(wait_s: float) -> str:

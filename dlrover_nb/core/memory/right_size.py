@@ -147,11 +147,15 @@ class MemoryUse:
         name, n = ("PS" if self.role is Role.PS else "worker"), after.count
         copy = self._copy_mib(n)
         copies = "a copy of its parameters" if self.n_copy == 1 else f"{self.n_copy} copies of parameters"
-        extra = f", and {copy:,.0f} MiB for {copies}" if copy >= 1 else ""
+        extra = f" and {copy:,.0f} MiB for {copies}" if copy >= 1 else ""
+        plural = name if self.role is Role.PS else "workers"
+        peaked = f"The {name}" if self.n_node == 1 else f"{plural[0].upper()}{plural[1:]}"
+        some = "" if n == 1 else f"with {n} of them "
         return (
-            f"Each {name} gets {after.memory_mib:,} instead of {before.memory_mib:,} MiB: one of "
-            f"{self.n_node} used {self.used_mib:,.0f} at most, one of {n} will use "
-            f"{self.held_by(n):,.0f} at most by the end, and keeps a margin of {MARGIN - 1:.0%}{extra}."
+            f"{peaked} peaked at {self.used_mib:,.0f} MiB; {some}we expect at most {self.held_by(n):,.0f} "
+            "MiB, "
+            f"plus {100 * (MARGIN - 1):.0f} % margin{extra}. "
+            f"So each {name} gets {after.memory_mib:,} MiB instead of {before.memory_mib:,}."
         )
 
     def _copy_mib(self, n_node: int) -> float:

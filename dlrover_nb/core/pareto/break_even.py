@@ -48,6 +48,9 @@ class Quantity:
         The plan that would be recommended at another value; the present plan means no change.
     up, down
         Whether larger and smaller values are possible.
+    clauses
+        What it says below and above a value: ``switching took less than``, ``switching took longer than``.
+        Empty: made from its name.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Quantity:
     decide: Callable[[float], ResourcePlan]
     up: bool = True
     down: bool = True
+    clauses: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
         _check.above_zero(self.name, self.now)
@@ -85,7 +89,7 @@ def nearest_break_even(
             distance = _first_change(quantity, sign, recommended, nearest)
             if distance is not None:
                 nearest, change = distance, (quantity, sign * distance)
-    return _flip(*change, present) if change else None
+    return _flip(*change, recommended, present) if change else None
 
 
 def _first_change(quantity: Quantity, sign: int, recommended: ResourcePlan, within: float) -> float | None:
@@ -112,18 +116,24 @@ def _narrowed(
     return other
 
 
-def _flip(quantity: Quantity, distance: float, present: ResourcePlan) -> BreakEven:
+def _flip(quantity: Quantity, distance: float, recommended: ResourcePlan, present: ResourcePlan) -> BreakEven:
     at = quantity.at(distance)
     plan = quantity.decide(at)
-    side = "above" if distance > 0 else "below"
-    then = "staying with the present plan" if plan == present else plan.short
+    then = "the present plan" if plan == present else _short_words(plan, recommended)
     unit = f" {quantity.unit}" if quantity.unit else ""
-    words = (
-        f"With the {quantity.name} {side} {_number(at)}{unit} (now {_number(quantity.now)}), "
-        f"{then} would be recommended instead."
-    )
+    side = "above" if distance > 0 else "below"
+    clause = quantity.clauses[distance > 0] or f"the {quantity.name} were {side}"
+    words = f"If {clause} {_number(at)}{unit} (now {_number(quantity.now)}{unit}), {then} would win."
     return BreakEven(quantity.name, quantity.now, at, quantity.unit, plan, words)
 
 
+def _short_words(plan: ResourcePlan, recommended: ResourcePlan) -> str:
+    """Name a plan by its counts where nodes have the sizes of the recommended ones, else with its sizes."""
+    if (plan.worker.cpu, plan.ps.cpu) != (recommended.worker.cpu, recommended.ps.cpu):
+        return plan.short
+    n = plan.worker.count
+    return f"{n} worker{'s' * (n != 1)} + {plan.ps.count} PS"
+
+
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) < 1 else f"{value:.3g}"

@@ -30,6 +30,7 @@ PHRASES = {
     REST: "not explained by the plan",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
+_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 
 
 def change_words(before: ResourcePlan, after: ResourcePlan) -> str:
@@ -52,6 +53,7 @@ def reason(
     after: tuple[ResourcePlan, tuple[TermShare, ...]],
     *,
     identified: Collection[str],
+    gain: float = 0.0,
 ) -> str:
     """Explain the step from one plan to another by the term of the iteration that it shortens most.
 
@@ -61,6 +63,8 @@ def reason(
         A plan and the breakdown of its predicted iteration.
     identified
         Terms whose share the data determines; other shares are not stated.
+    gain
+        Throughput gained by the step, as a share of the present one.
     """
     change = change_words(before[0], after[0])
     if change == "no change":
@@ -70,18 +74,17 @@ def reason(
     lead = f"{change[0].upper()}{change[1:]}"
     longer, rest = total_after / total_before - 1, (_rest(after[1]) - _rest(before[1])) / total_before
     if saved > FELT * total_before and term.term in identified:
-        part = f"{term.share:.0%} of an iteration is {PHRASES[term.term]}"
+        part = f"{_percent(term.share)} of each step is {PHRASES[term.term]}"
         left = _left(shorter.seconds / term.seconds)
         return f"{part}; with {change} that takes {left}{_rest_words(rest)}."
     if longer < -FELT:
         is_rest = bool(identified) and -rest > FELT and -rest >= saved / total_before
-        part = (
-            "that is not explained by the plan" if is_rest else "which part of it changes is not measured yet"
-        )
-        return f"{lead}: an iteration takes {_longer(longer)}; {part}."
+        part = "the plan does not explain why" if is_rest else "we cannot tell yet which part gets faster"
+        return f"{lead}: each step takes {_longer(longer)}; {part}."
     if after[0].worker.count > before[0].worker.count:
-        return f"{lead} side by side, while an iteration takes {_longer(longer)}."
-    return f"{lead}: an iteration takes {_longer(longer)}."
+        workers = f"{_count(after[0].worker.count)} workers run in parallel"
+        return f"{workers}; each step takes {_longer(longer)}, so throughput {_rises(gain)}."
+    return f"{lead}: each step takes {_longer(longer)}."
 
 
 def _cuts(
@@ -101,16 +104,30 @@ def _rest_words(rest: float) -> str:
     """Say which part of the present iteration is saved or added beside what the plan changes."""
     if abs(rest) < FELT:
         return ""
-    side = f"{rest:.0%} longer than that" if rest > 0 else f"another {-rest:.0%} shorter"
-    return f"; an iteration is {side}, not explained by the plan"
+    side = f"{_percent(rest)} longer than that" if rest > 0 else f"another {_percent(-rest)} shorter"
+    return f"; each step is {side}, and the plan does not explain why"
 
 
 def _left(left: float) -> str:
     """Say how long something takes that took a given part longer."""
-    return "half as long" if abs(left - 0.5) < 0.03 else f"{1 - left:.0%} less time"
+    return "half as long" if abs(left - 0.5) < 0.03 else f"{_percent(1 - left)} less time"
 
 
 def _longer(longer: float) -> str:
     if abs(longer) < FELT:
         return "as long as before"
-    return f"{abs(longer):.0%} {'longer' if longer > 0 else 'less'}"
+    return f"{_percent(abs(longer))} {'longer' if longer > 0 else 'less time'}"
+
+
+def _rises(gain: float) -> str:
+    if abs(gain) < FELT:
+        return "stays the same"
+    return f"{'rises' if gain > 0 else 'falls'} {_percent(abs(gain))}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _count(n: int) -> str:
+    return _COUNTS[n] if n < len(_COUNTS) else str(n)

@@ -280,7 +280,9 @@ def nothing_left(grid: PlanGrid) -> str:
     The smallest plan needs the least of everything, so a constraint that forbids it forbids all others.
     """
     plan = grid.smallest
-    advice = f"; pinned is {grid.pins}, release a pin" if grid.pins else "; give each node less or allow more"
+    advice = (
+        f"; {grid.pins} is pinned, so release a pin" if grid.pins else "; choose smaller nodes or allow more"
+    )
     needs = f"the smallest plan, {plan.short}, needs {plan.total_cpu:g} cores and {plan.total_memory_mib} MiB"
     if grid.quota_cpu is not None and plan.total_cpu > grid.quota_cpu:
         return f"a plan must stay within the quota of {grid.quota_cpu:g} cores, but {needs}{advice}"

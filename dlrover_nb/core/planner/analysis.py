@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 _UNREACHABLE = (
-    "new parameter servers must fit beside the current ones, as nothing of this job outlives its pods; "
+    "new parameter servers must fit beside the current ones, because this job keeps nothing outside its "
+    "pods; "
     "set checkpoint_url, or allow smaller ones"
 )
 

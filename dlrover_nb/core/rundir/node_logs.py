@@ -242,7 +242,7 @@ def newest(lines: Mapping[str, Sequence[LogLine]], node: str | None, n_line: int
     if node not in lines:
         near = difflib.get_close_matches(node, lines, n=3)
         names = ", ".join(sorted(lines, key=lambda name: (len(name), name))[-_SHOWN:]) or "none yet"
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {names}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {names}"
         raise NotFoundError(f"no node {shown(node)} in this job; {hint}")
     return tuple(lines[node][-n_line:])
 

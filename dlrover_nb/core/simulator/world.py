@@ -101,7 +101,7 @@ class SimulatedWorld:
         """
         if name not in self._jobs:
             raise NotFoundError(
-                f"the world has no job {shown(name)} (known: {', '.join(self._jobs) or 'none'})"
+                f"the world has no job {shown(name)} (jobs: {', '.join(self._jobs) or 'none'})"
             )
         return self._jobs[name]
 

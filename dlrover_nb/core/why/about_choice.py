@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 BAND_CHANCE = 0.9
 LEAST_HOST = 0.01  # of a plan's time: less of it is not said
 _AIMS = {Objective.VALUE: "speed that is worth its cost", Objective.SPEED: "speed alone"}
-_NO_WINDOWS = "No measured plan of this job is at hand for it"
+_NO_WINDOWS = "No measurements of this job back it"
 _REFUSED = {ProposalStatus.REJECTED, ProposalStatus.FAILED}
 
 
 def unknown(question: Question, x: Subject) -> Answer:
     """Return that a question cannot be answered, and what is missing."""
     if x.is_blocked:
-        text = say("Not known: rows wait for a decision; plans are compared once the job trains on.")
-    elif x.is_over:
-        text = say("Not known: the job has ended, and other plans are not compared any more.")
-    else:
         text = say(
-            "Not known yet: it takes steady windows of the plan that runs; wait until some are measured."
+            "We cannot say: some rows need your decision first. Plans are compared again once the job trains."
         )
+    elif x.is_over:
+        text = say("We cannot say: the job has ended, so other plans are no longer compared.")
+    else:
+        text = say("We cannot say yet: the running plan is still being measured.")
     return Answer(question, (text,), is_known=False)
 
 
@@ -42,9 +42,9 @@ def sure(x: Subject) -> Answer:
     c = x.explanation.candidate
     if c is None:
         return unknown(Question.SURE, x)
-    p, lies = c.prediction, "would lie" if x.proposal else "lies"
+    p, reaches = c.prediction, "would reach" if x.proposal else "reaches"
     band = say(
-        f"With {{chance}} probability a window of it {lies} between {{low}} and {{high}}.",
+        f"With {{chance}} probability it {reaches} {{low}} to {{high}}.",
         Value("chance", BAND_CHANCE, Unit.SHARE),
         Value("low", p.low, Unit.SPEED),
         Value("high", p.high, Unit.SPEED),
@@ -56,11 +56,11 @@ def _evidence(x: Subject, c: Candidate) -> Sentence:
     """Say from what it is known, and how many predictions of this job held."""
     measured = x.explanation.evidence
     verdicts = [o.inside_band for o in x.snapshot.outcomes if o.inside_band is not None]
-    outcome = "; {n_right} of {n_judged} predictions of this job held" * bool(verdicts)
-    far = f", and it {'lies' if x.is_open else 'lay'} outside of what was tried" * c.prediction.extrapolates
+    outcome = "; {n_right} of {n_judged} predictions of this job were right" * bool(verdicts)
+    far = f", and it {'is' if x.is_open else 'was'} outside what was tried" * c.prediction.extrapolates
     n_window, n_plan = sum(each.n_window for each in measured), len(measured)
-    s, is_ = ("s", "are") if n_window != 1 else ("", "is")
-    windows = f"{{n_window}} window{s} of {{n_plan}} measured plan{'s' * (n_plan != 1)} {is_} behind it"
+    s, back = ("s", "back") if n_window != 1 else ("", "backs")
+    windows = f"{{n_window}} window{s} of {{n_plan}} measured plan{'s' * (n_plan != 1)} {back} it"
     return say(
         f"{windows if measured else _NO_WINDOWS}{far}{outcome}.",
         Value("n_window", n_window, Unit.COUNT),
@@ -74,7 +74,7 @@ def _host(c: Candidate) -> Iterator[Sentence]:
     lost = 1 - c.prediction.host
     if lost > LEAST_HOST:
         yield say(
-            "That is with the other work on the host, which takes {host} of its time.",
+            "That includes other work on the host, which takes {host} of its time.",
             Value("host", lost, Unit.SHARE),
         )
 
@@ -93,10 +93,10 @@ def _applied(x: Subject) -> Iterator[Sentence]:
     c = x.explanation.candidate or p.candidate
     if x.outcome is not None:
         yield say(
-            "The change to it paused training for {pause}.", Value("pause", x.outcome.pause_s, Unit.TIME)
+            "Switching to it paused training for {pause}.", Value("pause", x.outcome.pause_s, Unit.TIME)
         )
         return
-    verb = "pauses" if x.is_open else "was to pause"
+    verb = "pauses" if x.is_open else "would have paused"
     yield say(
         f"The change, {{change}}, {verb} training for {{pause}}.",
         Quote("change", change_words(p.baseline.plan, p.candidate.plan)),
@@ -107,10 +107,10 @@ def _applied(x: Subject) -> Iterator[Sentence]:
 def _chosen(x: Subject) -> Iterator[Sentence]:
     front, spec = x.snapshot.front, x.snapshot.spec
     if front is None:
-        yield say("How many plans are compared now is not known.")
+        yield say("We do not know how many plans are being compared.")
         return
     yield say(
-        f"The policy {{policy}} compares {{n_plan}} plans that are allowed, for {_AIMS[spec.objective]}.",
+        f"The policy {{policy}} compares {{n_plan}} allowed plans, aiming at {_AIMS[spec.objective]}.",
         Quote("policy", spec.policy),
         Value("n_plan", front.n_plan, Unit.COUNT),
     )
@@ -123,7 +123,7 @@ def why_not(x: Subject) -> Answer:
     if rival is None or own is None:
         if own is None or x.is_over:
             return unknown(Question.WHY_NOT, x)
-        sentence = say("No other plan is worth its cost: each costs more than one that is as fast.")
+        sentence = say("No other plan is worth its cost: for each there is a cheaper one that is as fast.")
         return Answer(Question.WHY_NOT, (sentence,))
     compared = say(
         "The next best is {rival}: {speed}, {gain} compared with this plan, for {more}.",
@@ -141,7 +141,10 @@ def _lacks(x: Subject, rival: Candidate) -> Iterator[Sentence]:
     s, now = x.snapshot, x.present
     refused = [p for p in s.proposals if p.status in _REFUSED and p.candidate.plan.short == rival.plan.short]
     if refused:
-        yield say("It was proposed as {earlier}, and rejected or failed.", Quote("earlier", refused[-1].id))
+        yield say(
+            "It was proposed as {earlier}, but it was rejected or it failed.",
+            Quote("earlier", refused[-1].id),
+        )
     budget, price = s.spec.budget_per_hour, rival.cost_per_hour
     if budget is not None and price is not None and price > budget:
         yield say(
@@ -151,7 +154,7 @@ def _lacks(x: Subject, rival: Candidate) -> Iterator[Sentence]:
         )
     if s.deadline is not None and rival.in_time is not None and rival.in_time < s.deadline.wanted:
         yield say(
-            "It meets the deadline with a probability of {in_time}, and {wanted} is wanted.",
+            "Its chance to meet the deadline is {in_time}; you want {wanted}.",
             Value("in_time", rival.in_time, Unit.CHANCE),
             Value("wanted", s.deadline.wanted, Unit.CHANCE),
         )
@@ -159,11 +162,11 @@ def _lacks(x: Subject, rival: Candidate) -> Iterator[Sentence]:
         return
     if rival.gain_samples_per_s <= 0:
         pause = Value("pause", rival.transition_s, Unit.TIME)
-        yield say("Its pause of {pause} would not pay off in what is left to train.", pause)
+        yield say("Too little training is left to make up for its pause of {pause}.", pause)
     least = x.explanation.min_gain
     if least is not None and rival.prediction.low < (1 + least) * now.prediction.samples_per_s:
         yield say(
-            "Its gain is not certain: a window of it may reach {low} only, and a change takes {least}.",
+            "Its gain is uncertain: it may reach only {low}, and a change needs {least}.",
             Value("low", rival.prediction.low, Unit.SPEED),
             Value("least", (1 + least) * now.prediction.samples_per_s, Unit.SPEED),
         )
@@ -176,7 +179,9 @@ def what_if(x: Subject) -> Answer:
         return unknown(Question.WHAT_IF, x)
     free = steps if x.is_over else [m for m in steps if not m.weighed.refusal]
     if not free:
-        sentence = say("No step can be made now: bounds, machines, pins or the state of the job forbid each.")
+        sentence = say(
+            "No step is possible now: limits, machines, pins or the state of the job rule out each one."
+        )
         return Answer(Question.WHAT_IF, (sentence,))
     fastest = max(free, key=lambda m: m.samples_per_s or 0.0)
     cheapest = min(free, key=lambda m: m.weighed.plan.effort)
@@ -199,9 +204,9 @@ def otherwise(x: Subject) -> Answer:
     if flip is None:
         return _no_flip(x)
     side = "above" if flip.at > flip.now else "below"
-    then = "nothing would be changed" if flip.plan == x.snapshot.target else "{then} would be recommended"
+    then = "we would change nothing" if flip.plan == x.snapshot.target else "{then} would win"
     sentence = say(
-        f"With the {{quantity}} {side} {{at}} ({{now}} now), {then}.",
+        f"If the {{quantity}} were {side} {{at}} (now {{now}}), {then}.",
         Quote("quantity", flip.quantity),
         Value("at", flip.at, Unit.OTHER, flip.unit),
         Value("now", flip.now, Unit.OTHER, flip.unit),
@@ -213,13 +218,14 @@ def otherwise(x: Subject) -> Answer:
 def _no_flip(x: Subject) -> Answer:
     p = x.proposal
     if p is not None and p.kind is ProposalKind.PROTECT:
-        sentence = say("Nodes would have to need less memory; no speed and no price would change it.")
+        sentence = say("Only if nodes needed less memory; speed and price do not matter here.")
     elif p is not None and not x.is_open:
-        sentence = say("When it was proposed no change of one number was found that would have altered it.")
+        sentence = say("When it was proposed, no change of a single number would have altered it.")
     elif x.explanation.candidate is None or x.is_over:
         return unknown(Question.OTHERWISE, x)
     else:
         sentence = say(
-            "No plausible change of one number (a speed, the pause, a price, what is left) would alter it."
+            "No plausible change of a single number (a speed, the pause, a price, what is left) would "
+            "alter it."
         )
     return Answer(Question.OTHERWISE, (sentence,))

@@ -42,7 +42,7 @@ def _running(x: Subject) -> Iterator[Sentence]:
 def _proposed(x: Subject, p: Proposal) -> Iterator[Sentence]:
     made = x.since("proposed", p.created_at_s)
     if x.is_open:
-        yield say("It was proposed {proposed} ago and waits for an answer.", made)
+        yield say("It was proposed {proposed} ago and waits for your answer.", made)
         return
     d, o, u = x.decision, x.outcome, x.undo
     steps = [("proposed {proposed} ago", made)]
@@ -53,7 +53,7 @@ def _proposed(x: Subject, p: Proposal) -> Iterator[Sentence]:
     if o is not None:
         steps.append(("in place {applied} ago", x.since("applied", o.applied_at_s)))
     if u is not None:
-        steps.append(("taken back {undone} ago", x.since("undone", u.at_s)))
+        steps.append(("undone {undone} ago", x.since("undone", u.at_s)))
     yield say(f"It was {', '.join(words for words, _ in steps)}.", *(value for _, value in steps))
 
 
@@ -62,10 +62,10 @@ def _end(x: Subject) -> Iterator[Sentence]:
     if x.is_over or not (x.is_open or x.proposal is None):
         return
     if c is None or c.finish_s is None:
-        yield say("When the job ends is not known yet.")
+        yield say("We do not know yet when the job will end.")
     else:
         lead = "With it the job" if x.proposal else "The job"
-        yield say(f"{lead} is predicted to end in {{finish}}.", Value("finish", c.finish_s, Unit.TIME))
+        yield say(f"{lead} should end in {{finish}}.", Value("finish", c.finish_s, Unit.TIME))
 
 
 def _deadline(x: Subject) -> Iterator[Sentence]:
@@ -80,7 +80,7 @@ def before(x: Subject) -> Answer:
     """Say what became of the plan, and of others before it."""
     sentences = tuple(_history(x))
     if not sentences:
-        sentences = (say("Nothing: no change of plan of this job was proposed, decided or measured before."),)
+        sentences = (say("Nothing: this is the first plan of this job."),)
     return Answer(Question.BEFORE, sentences)
 
 
@@ -98,17 +98,15 @@ def _measured(o: Outcome) -> Iterator[Sentence]:
     n_window, promised = Value("n_window", o.n_sample, Unit.COUNT), o.promised
     before, last = "", tuple[Value, ...]()
     if o.before_samples_per_s is not None:
-        before = "; the plan before it had reached {before}"
+        before = "; the plan before it reached {before}"
         last = (Value("before", o.before_samples_per_s, Unit.SPEED),)
     if promised is None:
-        yield say(
-            "It reached {reached} in {n_window} windows; nothing had been predicted.", reached, n_window
-        )
+        yield say("It reached {reached} in {n_window} windows; there was no prediction.", reached, n_window)
     else:
         side = "inside" if o.inside_band else "outside"
         yield say(
-            "It was predicted to reach {promised} and reached {reached} ({off}) in {n_window} windows, "
-            f"{side} its band{before}.",
+            "We predicted {promised}, and it reached {reached} ({off}) in {n_window} windows, "
+            f"{side} the band{before}.",
             Value("promised", promised.samples_per_s, Unit.SPEED),
             reached,
             n_window,
@@ -117,7 +115,7 @@ def _measured(o: Outcome) -> Iterator[Sentence]:
         )
     if o.host_share > LEAST_HOST:
         yield say(
-            "Other work on the host took {host} of that time, which is left out of both.",
+            "Other work on the host took {host} of that time; neither number includes it.",
             Value("host", o.host_share, Unit.SHARE),
         )
 
@@ -128,7 +126,7 @@ def _reasons(x: Subject) -> Iterator[Sentence]:
         if decision is not None:
             yield _decided(name, decision, is_own=x.proposal is None or decision.why != x.proposal.why)
     if x.decision is None and x.proposal is not None and x.proposal.note:
-        yield say("It was closed with the note “{note}”.", Quote("note", x.proposal.note))
+        yield say("It was closed: “{note}”.", Quote("note", x.proposal.note))
 
 
 def _decided(name: str, d: Decision, *, is_own: bool) -> Sentence:
@@ -139,7 +137,7 @@ def _decided(name: str, d: Decision, *, is_own: bool) -> Sentence:
 
 def _not_measured(x: Subject) -> Iterator[Sentence]:
     if x.proposal is not None and not x.is_open:
-        yield say("What the plan reaches was not measured.")
+        yield say("The plan was not measured.")
 
 
 def _others(x: Subject) -> Iterator[Sentence]:
@@ -148,7 +146,7 @@ def _others(x: Subject) -> Iterator[Sentence]:
     same = [p for p in s.proposals if p.id != x.explanation.proposal and p.candidate.plan == plan]
     if same and x.is_open:
         status = Quote("status", str(same[-1].status))
-        yield say("{same} proposed the same plan, and was {status}.", Quote("same", same[-1].id), status)
+        yield say("{same} proposed the same plan and was {status}.", Quote("same", same[-1].id), status)
     if not s.outcomes or not (x.is_open or x.proposal is None):
         return
     o = s.outcomes[-1]
@@ -159,7 +157,7 @@ def _others(x: Subject) -> Iterator[Sentence]:
     else:
         promised = Value("last_promised", o.promised.samples_per_s, Unit.SPEED)
         yield say(
-            "The latest measured change, {last} to {last_plan}, reached {last_reached}; predicted was "
+            "The latest measured change, {last} to {last_plan}, reached {last_reached}; we had predicted "
             "{last_promised}.",
             *items, promised,
         )  # fmt: skip

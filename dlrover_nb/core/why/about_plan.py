@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from dlrover_nb.core.why.subject import Subject
 
 _PURPOSE = {
-    ProposalKind.EXPLORE: "It is a trial, to learn which plans are better.",
+    ProposalKind.EXPLORE: "It is an experiment: it shows which plans are better.",
     ProposalKind.PROTECT: "It keeps nodes from running out of memory.",
 }
 _PURPOSE_THEN = {
-    ProposalKind.EXPLORE: "It was a trial, to learn which plans are better.",
-    ProposalKind.PROTECT: "It was to keep nodes from running out of memory.",
+    ProposalKind.EXPLORE: "It was an experiment, to learn which plans are better.",
+    ProposalKind.PROTECT: "It would have kept nodes from running out of memory.",
 }
 _CLOSED = {
-    ProposalStatus.SUPERSEDED: "a better proposal has replaced it",
+    ProposalStatus.SUPERSEDED: "a better proposal replaced it",
     ProposalStatus.EXPIRED: "it was withdrawn",
     ProposalStatus.APPLYING: "it is being applied",
     ProposalStatus.FAILED: "it could not be applied",
 }
-_THEN = ("was predicted to reach", "the plan before it was to reach")  # of a closed proposal
+_THEN = ("was predicted to reach", "the plan before it was predicted to reach")  # of a closed proposal
 _ROLE_WORDS = {Role.WORKER: "worker", Role.PS: "PS"}
 
 
@@ -60,14 +60,14 @@ def _runs(x: Subject, plan: Quote) -> Sentence:
         return say(f"The job ran on {{plan}}; it {be} {{phase}}.", plan, Quote("phase", str(phase)))
     if x.snapshot.under_way:
         return say("The job is changing to {plan}.", plan)
-    return say("The job runs on {plan}, and no other plan is proposed.", plan)
+    return say("The job runs on {plan}; no other plan is proposed.", plan)
 
 
 def _fate(x: Subject, p: Proposal) -> tuple[str, *tuple[Quote, ...]]:
     """Return what became of a closed proposal, as the template of a clause and its quotes."""
     d, undo = x.decision, x.undo
     if undo is not None and d is not None:
-        return "{by} accepted it, and {undoer} took it back", Quote("by", d.by), Quote("undoer", undo.by)
+        return "{by} accepted it, and {undoer} undid it", Quote("by", d.by), Quote("undoer", undo.by)
     if d is None or p.status in {ProposalStatus.FAILED, ProposalStatus.APPLYING}:
         fate = _CLOSED.get(p.status)
         return (fate,) if fate else ("it was {status}", Quote("status", str(p.status)))
@@ -75,7 +75,7 @@ def _fate(x: Subject, p: Proposal) -> tuple[str, *tuple[Quote, ...]]:
     if p.status is ProposalStatus.REJECTED:
         return "{by} rejected it", by
     if d.plan is not None:
-        return "{by} chose {other} in its place", by, Quote("other", d.plan.short)
+        return "{by} chose {other} instead", by, Quote("other", d.plan.short)
     return "{by} accepted it", by
 
 
@@ -95,7 +95,7 @@ def _host(x: Subject) -> Iterator[Sentence]:
     """Say what other work on the host takes of the running job, where that is felt."""
     load = x.snapshot.host
     if load is not None and load.is_felt and not x.is_over:
-        help_ = ": no plan with more nodes would help" * load.is_limiting
+        help_ = ": more nodes would not help" * load.is_limiting
         yield say(
             f"Other work on the host takes {{host}} of its time{help_}.",
             Value("host", load.share, Unit.SHARE),
@@ -132,23 +132,23 @@ def _part(x: Subject, c: Candidate, b: Candidate) -> Iterator[Sentence]:
     total_s = sum(part.seconds for part in b.breakdown if part.term != HOST)
     if not own or not total_s:
         if abs(c.prediction.samples_per_s / b.prediction.samples_per_s - 1) > FELT:
-            yield say("Which part of an iteration changes by it is not measured yet.")
+            yield say("We cannot tell yet which part of a step gets faster.")
         return
     longest = max(own, key=lambda part: part.seconds - after[part.term].seconds)
     left = after[longest.term]
     if longest.seconds - left.seconds > FELT * total_s:
         yield say(
-            f"{{share}} of an iteration is {PHRASES[longest.term]}: {{part_before}}, then {{part_after}}.",
+            f"{{share}} of each step is {PHRASES[longest.term]}: {{part_before}} now, {{part_after}} then.",
             Value("share", longest.share, Unit.SHARE),
             Value("part_before", longest.seconds, Unit.TIME),
             Value("part_after", max(left.seconds, 0.0), Unit.TIME),
         )
     elif c.plan.worker.count > b.plan.worker.count:
-        yield say("The further workers train side by side with the others.")
+        yield say("The added workers run in parallel with the others.")
     rest_s = _seconds(c.breakdown, REST) - _seconds(b.breakdown, REST)
     if abs(rest_s) > FELT * total_s:
         side, rest = "more" if rest_s > 0 else "less", Value("rest", abs(rest_s), Unit.TIME)
-        yield say(f"An iteration takes {{rest}} {side} that is {PHRASES[REST]}.", rest)
+        yield say(f"Each step takes {{rest}} {side} for reasons that the plan does not explain.", rest)
 
 
 def _seconds(breakdown: tuple[TermShare, ...], term: str) -> float:
@@ -159,7 +159,7 @@ def _in_time(c: Candidate, b: Candidate) -> Iterator[Sentence]:
     if c.in_time is None or b.in_time is None:
         return
     yield say(
-        "It meets the deadline with a probability of {in_time}, the present plan with {in_time_now}.",
+        "Its chance to meet the deadline is {in_time}; the present plan has {in_time_now}.",
         Value("in_time", c.in_time, Unit.CHANCE),
         Value("in_time_now", b.in_time, Unit.CHANCE),
     )
@@ -171,14 +171,15 @@ def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
         line = next((line for line in x.snapshot.memory if line.role is role), None)
         if x.is_open and line is not None and line.oom_probability is not None:
             yield say(
-                f"A {name} uses {{{role}_used}} of {{{role}_limit}}, and with a probability of "
-                f"{{{role}_full}} it needs more before the end.",
+                f"A {name} uses {{{role}_used}} of {{{role}_limit}}; the chance that it needs more before "
+                "the "
+                f"end is {{{role}_full}}.",
                 Value(f"{role}_used", line.now_mib, Unit.MIB),
                 Value(f"{role}_limit", float(line.limit_mib), Unit.MIB),
                 Value(f"{role}_full", line.oom_probability, Unit.CHANCE),
             )  # fmt: skip
         yield say(
-            f"It gives each {name} {{{role}_after}} in place of {{{role}_before}}.",
+            f"It gives each {name} {{{role}_after}} instead of {{{role}_before}}.",
             Value(f"{role}_after", float(change.after.memory_mib), Unit.MIB),
             Value(f"{role}_before", float(change.before.memory_mib), Unit.MIB),
         )
@@ -188,25 +189,26 @@ def _why_none(x: Subject) -> Iterator[Sentence]:
     """Say why nothing is proposed."""
     s, e = x.snapshot, x.explanation
     if x.is_blocked:
-        yield say("Nothing is planned while rows wait for a decision.")
+        yield say("Planning waits for your decision on some rows.")
     elif x.is_over:
-        yield say("Nothing is planned any more.")
+        yield say("There is nothing left to plan.")
     elif not s.markers:
-        yield say("The job is not training yet: advice comes once it has trained for a while.")
+        yield say("The job is not training yet. Advice comes once it has trained for a while.")
     elif s.mode is Mode.MANUAL:
-        yield say("Nothing is proposed in manual mode.")
+        yield say("There are no proposals in manual mode.")
     elif s.under_way:
-        yield say("A change is under way: advice follows once it is measured.")
+        yield say("A change is under way. Advice follows once it is measured.")
     elif e.candidate is None or not any(sample.plan.short == s.target.short for sample in s.samples):
-        yield say("Advice waits for steady windows of {plan}.", Quote("plan", s.target.short))
+        yield say("We are still measuring {plan}.", Quote("plan", s.target.short))
     elif s.front is not None and s.front.why_empty:
         yield say("No plan is allowed: “{constraint}”.", Quote("constraint", s.front.why_empty))
     elif e.min_gain is None or e.min_saving is None:
-        yield say("No other plan is certain to be better.")
+        yield say("No other plan is surely better.")
     else:
         yield say(
-            "No other plan is certain to be better: none gains {least_gain}, nor saves {least_saving} at the "
-            "same speed.",
+            "No other plan is surely better: we look for a gain of {least_gain}, or {least_saving} lower "
+            "cost "
+            "at the same speed.",
             Value("least_gain", e.min_gain, Unit.SHARE),
             Value("least_saving", e.min_saving, Unit.SHARE),
         )

@@ -73,7 +73,7 @@ class Subject:
     def per_hour(self) -> str:
         """What follows an amount of money for an hour."""
         prices = self.snapshot.spec.prices
-        return f"{prices.currency} an hour{' (assumed prices)' * prices.assumed}"
+        return f"{prices.currency} an hour"
 
     def since(self, name: str, at_s: float) -> Value:
         """Return how long ago a moment was."""

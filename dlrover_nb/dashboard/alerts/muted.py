@@ -45,7 +45,7 @@ def mute(notes: NoteStore, person: str, cluster: str, job: str, *, hours: str, a
         return
     if hours not in map(str, HOURS):
         choices = ", ".join(map(str, HOURS))
-        raise InvalidValueError(f"hours must be one of {choices}, got {shown(hours)}; choose one")
+        raise InvalidValueError(f"hours must be one of {choices}, got {shown(hours)}")
     until = Muted(cluster, job, at_s + float(hours) * 3600)
     notes.keep(Note(person, KIND, _name(cluster, job), at_s, to_json(until).decode()))
 

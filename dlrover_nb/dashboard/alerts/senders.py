@@ -135,7 +135,7 @@ class Webhook:
             )
         if not self.secret:
             raise InvalidValueError(
-                "the webhook must have a secret, got none; set one that its receiver knows"
+                "the webhook needs a secret, got none; set one that its receiver knows too"
             )
 
     @property
@@ -156,7 +156,7 @@ class Webhook:
                 return
         except urllib.error.HTTPError as error:
             with error:
-                raise BackendError(f"{self.name} must answer with 2xx, got {error.code}") from error
+                raise BackendError(f"{self.name} answered with {error.code}, expected 2xx") from error
         except (OSError, HTTPException) as error:
             raise BackendError(f"{self.name} cannot be reached: {type(error).__name__}") from error
 
@@ -191,8 +191,7 @@ class Apprise:
             service = self._opened()
         if service is None:
             raise InvalidValueError(
-                f"apprise URL {self.place} must be one that apprise knows, got another; "
-                "see its list of services"
+                f"apprise does not know the service of URL {self.place}; see its list of services"
             )
 
     @property
@@ -208,7 +207,7 @@ class Apprise:
             body = f"{message.text}\n{message.link}"
             is_sent = service is not None and service.notify(body=body, title=message.title)
         if not is_sent:
-            raise BackendError(f"{self.name} has not taken it; see whether its service answers")
+            raise BackendError(f"{self.name} did not accept the alert; check whether its service is up")
 
     def _opened(self) -> Any:  # noqa: ANN401 - apprise has no types
         import apprise  # noqa: PLC0415 - of an extra, and it loads a hundred services

@@ -24,7 +24,7 @@ def goals_view(answer: GoalAnswer, snapshot: JobSnapshot) -> View:
     blocks += [Paragraph(_alone_words(goal, best, snapshot)) for goal, best in answer.alone]
     others = {goal for goal, _ in answer.alone}
     blocks += [
-        Paragraph(f"With all the others met, {_nearest_words(each.goal, each.nearest, snapshot)}.")
+        Paragraph(f"If all others are met, {_nearest_words(each.goal, each.nearest, snapshot)}.")
         for each in answer.bindings
         if each.goal not in others
     ]
@@ -36,11 +36,11 @@ def _met(answer: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Bl
     rows = tuple(
         (goal.text, _amount(goal.kind, VALUES[goal.kind](plan) or 0.0, snapshot)) for goal in answer.goals
     )
-    sure = "also at the lower end of it" if answer.is_sure else "but not at the lower end of it"
+    sure = "and at the low end of its band" if answer.is_sure else "but not at the low end of its band"
     blocks: list[Block] = [
         Facts(
             (
-                ("cheapest plan", f"{plan.plan.short}{', which runs' if is_now else ''}"),
+                ("cheapest plan", f"{plan.plan.short}{', the present one' if is_now else ''}"),
                 ("meets them", f"at its predicted speed, {sure}"),
             )
         ),
@@ -54,8 +54,10 @@ def _met(answer: GoalAnswer, plan: Candidate, snapshot: JobSnapshot) -> tuple[Bl
 
 def _alone_words(goal: Goal, best: float | None, snapshot: JobSnapshot) -> str:
     if best is None:
-        return f"{goal.text}: nothing is known of that for this job, such as a price or the rows left."
-    return f"No plan meets {goal.text} at all; {_nearest_words(goal, best, snapshot)}."
+        return (
+            f"{goal.text}: we cannot predict that for this job, because a price or the rows left are unknown."
+        )
+    return f"No plan meets {goal.text}; {_nearest_words(goal, best, snapshot)}."
 
 
 def _nearest_words(goal: Goal, value: float, snapshot: JobSnapshot) -> str:
@@ -67,7 +69,7 @@ def _nearest_words(goal: Goal, value: float, snapshot: JobSnapshot) -> str:
         GoalKind.CORES: "the fewest cores are",
         GoalKind.MEMORY: "the least memory is",
     }[goal.kind]
-    return f"{what} {_amount(goal.kind, value, snapshot)} (asked: {goal.text})"
+    return f"{what} {_amount(goal.kind, value, snapshot)} (you want {goal.text})"
 
 
 def _amount(kind: GoalKind, value: float, snapshot: JobSnapshot) -> str:

@@ -48,7 +48,7 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     facts = Facts(proposal_facts(proposal, snapshot))
     reason = Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.EXPLORE if explores else Tone.PLAIN)
     return (
-        Heading(f"Open proposal {proposal.id}: {str(proposal.kind).upper()}"),
+        Heading(f"Open proposal {proposal.id}: {proposal.kind.words}"),
         reason,
         facts,
         diff_table(proposal),
@@ -59,12 +59,12 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def none_open(snapshot: JobSnapshot) -> str:
     """Return why no proposal is open."""
     if snapshot.phase.is_final:
-        return f"The job has {snapshot.phase}: nothing to decide any more."
+        return f"The job has {snapshot.phase}; there is nothing left to decide."
     if snapshot.front is None:
-        return "No proposal yet: the fit waits for steady samples."
+        return "No proposal yet: we are still measuring the plan that runs."
     if snapshot.front.why_empty:
         return f"No other plan is possible: {snapshot.front.why_empty}."
-    return "No proposal is open: by what is measured so far, no plan is materially better than the one now."
+    return "No proposal is open: as far as we have measured, no plan is clearly better than the present one."
 
 
 def currency(snapshot: JobSnapshot) -> units.Currency:
@@ -108,7 +108,7 @@ def gain_facts(
     """Return the predicted effect of one plan compared with another, and the cost of the change."""
     return (
         (when, _change_words(new, old)),
-        ("90 % band", band_words(new.prediction)),
+        ("90 % band", f"{band_words(new.prediction)}{_times_words(new, old)}"),
         *_cost_facts(new, old, money),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         *deadline_facts(new, old),
@@ -152,8 +152,14 @@ def _cost_facts(new: Candidate, old: Candidate, money: units.Currency) -> tuple[
     each = f"{units.money(old.cost_per_million, money)} to {units.money(new.cost_per_million, money)}"
     return ("cost", f"{before} to {after} ({more}){money.note}"), (
         "per million samples",
-        f"{each}{money.note}",
+        each,
     )
+
+
+def _times_words(new: Candidate, old: Candidate) -> str:
+    """Return the band as factors of the present speed: ``, 1.2 to 1.7 times now``."""
+    now, band = old.prediction.samples_per_s, new.prediction
+    return f", {band.low / now:.2g} to {band.high / now:.2g} times now" if now else ""
 
 
 def transition_words(pause_s: float) -> str:
@@ -210,7 +216,7 @@ def fit_tables(fit: FitReport) -> tuple[Block, ...]:
     """Return a fit in numbers."""
     note = f"{_error_words(fit)}; {fit_words(fit)}"
     if not any(c.identified for c in fit.coefficients):
-        return (Paragraph(f"No single term of the iteration time is determined yet, only their sum. {note}"),)
+        return (Paragraph(f"So far we can only measure the terms of the iteration time together. {note}"),)
     rows = tuple(_coefficient_row(c) for c in fit.coefficients)
     head = ("term", "coefficient", "standard error", "determined")
     return (Table("Terms of the fitted iteration time", head, rows, note), *_form_blocks(fit))
@@ -235,12 +241,12 @@ def _form_blocks(fit: FitReport) -> tuple[Block, ...]:
         for f in fit.forms
     )
     head = ("form of T_iter", "weight", "error on plans left out")
-    return (Table("Forms that the prediction is made of", head, rows),)
+    return (Table("Forms behind the prediction", head, rows),)
 
 
 def _coefficient_row(c: Coefficient) -> tuple[str, str, str, str]:
     if not c.identified:
-        return (c.term, units.MISSING, units.MISSING, "not determined by the data")
+        return (c.term, units.MISSING, units.MISSING, "not measurable yet")
     value = "0" if abs(c.value) < 1e-3 * c.std_error else f"{c.value:.3g}"  # the fit's floor means zero
     return (c.term, value, f"{c.std_error:.2g}", "yes")
 
@@ -267,7 +273,7 @@ def told_blocks(
 
 
 def _proposal_row(p: Proposal) -> tuple[str, ...]:
-    kind, status = str(p.kind).upper(), str(p.status)
+    kind, status = p.kind.words, str(p.status)
     return (
         p.id, kind, *_ends(p), units.number(p.candidate.prediction.samples_per_s), status,
         p.note or units.MISSING,
@@ -362,7 +368,7 @@ def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnap
     is_heard = decision.id in {each.id for each in snapshot.decisions}
     settings = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
     if not is_heard and (proposal is not None or decision.verdict in settings):
-        return "the next report of the job shows the result"
+        return "the job's next report will show the result"
     if acted := mitigations.state_words(decision, snapshot):
         return acted
     if decision.verdict in settings:
@@ -384,11 +390,11 @@ def _setting_words(verdict: Verdict, snapshot: JobSnapshot) -> str:
 def _own_plan_words(decision: Decision, snapshot: JobSnapshot, *, is_heard: bool) -> str:
     """Describe the progress of a decision for a plan that answers no proposal."""
     if decision.plan is not None and snapshot.running == decision.plan:
-        return "applied; previous plan restored" if decision.undoes else "applied"
+        return "applied: the previous plan runs again" if decision.undoes else "applied"
     if not is_heard or decision.id == snapshot.under_way:
         return "requested, not applied yet"
     ran = any(m.plan == decision.plan and m.at_s >= decision.at_s for m in snapshot.markers)
-    return "applied, and replaced since" if ran else "not applied: cancelled, replaced, or given up"
+    return "applied, then replaced" if ran else "not applied: cancelled, replaced, or given up"
 
 
 def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
@@ -400,7 +406,7 @@ def status_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
         case ProposalStatus.ACCEPTED | ProposalStatus.OVERRIDDEN:
             return f"{proposal.status}, not applied yet{note}"
         case ProposalStatus.APPLYING:
-            return f"applying: nodes are being changed{note}"
+            return f"being applied now{note}"
         case ProposalStatus.APPLIED:
             return f"applied{_pause_words(proposal, snapshot) or note}"
         case _:

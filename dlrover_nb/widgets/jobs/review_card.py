@@ -13,7 +13,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import waits_told
@@ -72,6 +72,11 @@ _VERBS = {"do it": "accept", "try it": "accept", "not now": "reject"}
 _LABEL = re.compile(
     r"(?P<verb>Do it|Try it|Not now|\w+)(?: \(?(?P<subject>[dmp]\d+)\)?)?(?: (?:with|to) (?P<plan>.+))?"
 )
+_DONE = {
+    Verdict.ACCEPT: "accepted",
+    Verdict.OVERRIDE: "chose another plan instead of",
+    Verdict.REJECT: "rejected",
+}
 
 
 def read_press(label: str) -> Press:
@@ -93,7 +98,10 @@ def too_early(label: str, shown_s: float) -> str:
     """Return why a press is not sent: the button had meant something else just before; empty: it is sent."""
     if shown_s >= LOCK_S:
         return ""
-    return f"the button had just changed to {label!r}; nothing was sent, press it again if you mean it"
+    return (
+        f"the button changed to {label!r} just before you pressed it, so nothing was sent; press it again "
+        "if you mean it"
+    )
 
 
 def nameless(press: Press, version: str) -> str:
@@ -103,7 +111,7 @@ def nameless(press: Press, version: str) -> str:
     """
     if version if press.verb in {Verdict.SCALE, Verdict.MODE} else press.subject:
         return ""
-    return "the button named nothing that is open; look at the job as it is now"
+    return "that button's proposal is no longer open; look at the job as it is now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +166,14 @@ def _message(snapshot: JobSnapshot, pending: PendingAction | None, link: Link) -
     opened = snapshot.open_proposal
     news = [_pending_words(snapshot, pending)] if pending else []
     if opened is not None and (pending is None or pending.proposal != opened.id):
-        news.append(f"Proposal {opened.id} ({str(opened.kind).upper()}) waits for your decision.")
+        news.append(f"Proposal {opened.id} ({opened.kind.words}) waits for your decision.")
     acts = None if snapshot.phase.is_final else snapshot.open_mitigation
     if acts is not None and (pending is None or pending.proposal != acts.id):
         news.append(f"Action {acts.id} ({acts.words}) waits for your decision.")
     if opened is None and acts is None and pending is None:
         news.append(_idle_words(snapshot))
     if link.badge and not snapshot.phase.is_final:
-        news.append("The view is stale, so nothing can be decided from here.")
+        news.append("This view is out of date; wait until it reconnects, then decide.")
     return " ".join(news)
 
 
@@ -180,10 +188,10 @@ def _idle_words(snapshot: JobSnapshot) -> str:
 
 def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
     if pending.answer is Answer.ASKED:
-        return f"Asked to {pending.words}..."
+        return f"Sending: {pending.words}..."
     if pending.answer is Answer.REFUSED:
         why = "; ".join(line.strip() for line in pending.why.splitlines())  # a story has lines of its own
-        return f"Refused to {pending.words}: {why.rstrip('.')}."
+        return f"Could not {pending.words}: {why.rstrip('.')}."
     if not pending.proposal and pending.decision is not None:
         state = state_words(pending.decision, None, snapshot)
         return f"{pending.words[0].upper()}{pending.words[1:]} (decision {pending.decision.id}): {state}."
@@ -194,8 +202,22 @@ def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
         return f"Action {acted.id}{number}: {mitigations.status_words(acted)}."
     if proposal is None or proposal.status == "pending":
         return f"Received: {pending.verdict} {pending.proposal}{number}."
-    what = "Your plan instead of" if pending.verdict is Verdict.OVERRIDE else "Proposal"
-    return f"{what} {pending.proposal}{number}: {status_words(proposal, snapshot)}."
+    by = pending.decision.by if pending.decision else "you"
+    did = "decided on" if pending.verdict is None else _DONE.get(pending.verdict, "decided on")
+    return f"{by} {did} {pending.proposal}{_progress(proposal, snapshot)}."
+
+
+def _progress(proposal: Proposal, snapshot: JobSnapshot) -> str:
+    """Return what becomes of a decided proposal, after what its user did."""
+    match proposal.status:
+        case ProposalStatus.ACCEPTED | ProposalStatus.OVERRIDDEN:
+            return "; not applied yet"
+        case ProposalStatus.APPLYING:
+            return "; applying it now"
+        case ProposalStatus.REJECTED:
+            return ""
+        case _:
+            return f"; it is {status_words(proposal, snapshot)}"
 
 
 def undo_label(snapshot: JobSnapshot) -> str:
@@ -213,7 +235,7 @@ def undo_words(snapshot: JobSnapshot) -> str:
     done = next((d for d in snapshot.decisions if d.id == back.undoes), None)
     label = f"{undo_label(snapshot)} ({done.words if done else 'made earlier'})"
     if back.action is not None:
-        return f"{label} does this: {back.action.words}."
+        return f"{label} would {back.action.words}."
     if back.verdict is Verdict.BUDGET:
         limit = (
             "no total budget" if back.budget_total is None else f"a total budget of {back.budget_total:,.6g}"
@@ -230,7 +252,7 @@ def card_html(card: Review, snapshot: JobSnapshot) -> str:
         return block_html(Paragraph(none_open(snapshot)))
     badge = Paragraph(f"{kind_words(proposal)} {proposal.why}", _tone(proposal))
     state = "" if proposal.status == "pending" else f" ({proposal.status})"
-    head = f"Proposal {escape(proposal.id)}: {escape(str(proposal.kind).upper())}{escape(state)}"
+    head = f"Proposal {escape(proposal.id)}: {proposal.kind.words}{escape(state)}"
     facts = Facts(proposal_facts(proposal, snapshot))
     parts = (block_html(badge), block_html(facts), table_html(diff_table(proposal)))
     return f'<h3 style="margin:0 0 4px;font-size:15px">{head}</h3>{"".join(parts)}'

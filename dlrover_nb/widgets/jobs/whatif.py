@@ -198,7 +198,7 @@ def consequence_blocks(consequence: Consequence, snapshot: JobSnapshot) -> tuple
     if consequence.error:
         return (Paragraph(f"The prediction failed: {consequence.error}", Tone.WARNING),)
     if consequence.weighed is None:
-        return (Paragraph(f"Weighing {plan_words(consequence.plan, snapshot.target)}..."),)
+        return (Paragraph(f"Checking {plan_words(consequence.plan, snapshot.target)}..."),)
     change = () if consequence.weighed.refusal else restart_facts(snapshot, consequence.plan)
     return (
         *_refusal_blocks(consequence, snapshot),
@@ -221,7 +221,7 @@ def _warns(block: Block) -> bool:
 
 def _refusal_blocks(consequence: Consequence, snapshot: JobSnapshot) -> tuple[Block, ...]:
     if consequence.plan == snapshot.target:
-        return (Paragraph("This is the plan of the job now; move a slider to see another."),)
+        return (Paragraph("This is the present plan; move a slider to see another."),)
     refusal = consequence.weighed.refusal if consequence.weighed else ""
     return (Paragraph(f"Not possible: {refusal}", Tone.WARNING),) if refusal else ()
 
@@ -238,5 +238,5 @@ def _gain_blocks(new: Candidate | None, snapshot: JobSnapshot) -> tuple[Block, .
 def _doubt(new: Candidate) -> tuple[Block, ...]:
     if not new.prediction.extrapolates:
         return ()
-    words = "Extrapolated: no similar plan was measured; rely on the range, not the midpoint."
+    words = "No similar plan has run yet: trust the range rather than the midpoint."
     return (Paragraph(words, Tone.WARNING),)

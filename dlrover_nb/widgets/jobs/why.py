@@ -45,8 +45,8 @@ FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
 LEAST_REST = 0.005  # of an iteration: less is shown as none
 _PART_WORDS = {REST: PHRASES[REST], HOST: "other work on the host"}
-UNTOLD = "the plans measured so far do not separate these parts."
-UNKNOWN = "No prediction yet: the fit waits for steady samples."
+_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+UNKNOWN = "No prediction yet: we are still measuring the plan that runs."
 
 
 def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question | None = None) -> View:
@@ -126,7 +126,7 @@ def candidate_facts(
         (when, units.rate(c.prediction.samples_per_s)),
         ("90 % band", band_words(c.prediction)),
         ("cost", units.money(c.cost_per_hour, money, per="h") + money.note),
-        ("per million samples", units.money(c.cost_per_million, money) + money.note),
+        ("per million samples", units.money(c.cost_per_million, money)),
         (FINISH, units.duration(c.finish_s)),
         *deadline_facts(c),
         *budget_facts(c),
@@ -136,7 +136,7 @@ def candidate_facts(
 
 def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
     """Return the constraint that binds the plan."""
-    constraints = e.binding or ("no constraint: a larger plan would be allowed",)
+    constraints = e.binding or ("no limit: larger plans would be allowed too",)
     return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(constraints))
 
 
@@ -150,7 +150,7 @@ def marginal_blocks(
 
 def _refused(refusal: str) -> tuple[Block, ...]:
     """Return that none of the following plans is possible, and why; nothing where one is."""
-    return (Paragraph(f"None of these could be decided now: {refusal}", Tone.WARNING),) if refusal else ()
+    return (Paragraph(f"None of these is possible now: {refusal}", Tone.WARNING),) if refusal else ()
 
 
 def _refusal_of_all(weighed: Sequence[Weighed]) -> str:
@@ -172,13 +172,13 @@ def _marginals_table(marginals: Sequence[Marginal], money: units.Currency) -> Ta
         "one step",
         "samples/s",
         "change",
-        f"{money.name} per hour{money.note}",
+        f"{money.name} per hour",
         "plan",
         *(POSSIBLE if any(possible) else ()),
     )
     rows = tuple((*_marginal_row(m), *cell) for m, cell in zip(marginals, possible, strict=True))
     return Table(
-        "What the next step would bring", head, rows, "All else as in the plan explained; predicted."
+        "What the next step would bring", head, rows, "Predictions; everything else stays as in this plan."
     )
 
 
@@ -220,9 +220,10 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
     if len(rest) == len(candidate.breakdown) > 1:
         total = units.duration(parts[-1][1])
-        return (Paragraph(f"An iteration is predicted to take {total}. Only this sum is known: {UNTOLD}"),)
+        return (Paragraph(f"We expect each step to take {total}. We can only measure its parts together."),)
     rows = tuple((name, units.duration(seconds), units.percent(share)) for name, seconds, share in parts)
-    note = f"Of {parts[-1][0]} only the sum is known: {UNTOLD}" if len(rest) > 1 else ""
+    n = sum(t.term != REST for t in rest)
+    note = f"We can only measure these {_COUNTS[n] if n < len(_COUNTS) else n} together." if n > 1 else ""
     return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows, note),)
 
 
@@ -234,7 +235,9 @@ def _felt(candidate: Candidate) -> list[TermShare]:
 def evidence_table(evidence: Sequence[Measured]) -> Table:
     """Return the measurements behind a prediction, beside the present fit's values."""
     head = ("plan", "measured samples/s", "windows", "by the fit", "90 % band", "error")
-    return Table("Measured plans behind it, nearest first", head, tuple(map(_measured_row, evidence)))
+    return Table(
+        "Measured plans behind the prediction, nearest first", head, tuple(map(_measured_row, evidence))
+    )
 
 
 def _measured_row(m: Measured) -> tuple[str, ...]:
@@ -268,12 +271,12 @@ def whatif_view(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> View:
 def _verdict(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return why none of the plans is possible, if so."""
     if snapshot.phase.is_final:
-        return (Paragraph(f"The job has {snapshot.phase}: this only tells what would have been.", Tone.HINT),)
+        return (Paragraph(f"The job has {snapshot.phase}: this is what would have been.", Tone.HINT),)
     refusal = _refusal_of_all(weighed)
     if len(weighed) == 1 and weighed[0].plan == snapshot.target:
         return ()  # it is marked as running below
     if refusal and len(weighed) == 1:
-        return (Paragraph(f"This plan would be refused: {refusal}", Tone.WARNING),)
+        return (Paragraph(f"This plan is not possible now: {refusal}", Tone.WARNING),)
     return _refused(refusal)
 
 
@@ -283,7 +286,7 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
     if w.plan == snapshot.target:
         prediction = Facts(_as_it_runs(w.candidate, snapshot)) if w.candidate else Paragraph(UNKNOWN)
         does = "runs on" if snapshot.running == w.plan else "is changing to"
-        return Paragraph(f"It is what the job {'ran on' if snapshot.phase.is_final else does}."), prediction
+        return Paragraph(f"The job {'ran on' if snapshot.phase.is_final else does} this plan."), prediction
     if w.candidate is None:
         facts: Block = Paragraph(UNKNOWN)
     elif now is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.audited import AuditedCommand
     from dlrover_nb.core.structs.decisions.commands import AuditRow
 
-NOTHING = "No command is on record. Each one about a job is, from its first on."
+NOTHING = "No commands are recorded yet. Each command about a job is recorded here."
 
 
 def audit_view(commands: Sequence[AuditedCommand]) -> View:
@@ -22,7 +22,7 @@ def audit_view(commands: Sequence[AuditedCommand]) -> View:
         return View("Audit", (Paragraph(NOTHING, Tone.HINT, ("%dlrover apply",)),))
     head = ("row", "asked", "by", "job", "command", "why", "predicted", "outcome")
     title = f"{units.counted(len(commands), 'command')}, newest first"
-    hint = Paragraph("Check that nobody changed them with:", Tone.HINT, ("%dlrover history --audit verify",))
+    hint = Paragraph("Check that they are unchanged with:", Tone.HINT, ("%dlrover history --audit verify",))
     return View("Audit", (Table(title, head, tuple(map(_row, commands))), hint))
 
 

@@ -40,7 +40,7 @@ def compare_view(histories: Sequence[RunHistory]) -> View:
         rows = tuple((each.key, *each.values) for each in specs)
         blocks.append(Table("Where the jobs differ", ("key of the job file", *names), rows))
     else:
-        blocks.append(Paragraph("The jobs are the same, but for their names and owners."))
+        blocks.append(Paragraph("The jobs differ only in their names and owners."))
     return View(f"{units.counted(len(histories), 'run')} compared", tuple(blocks))
 
 

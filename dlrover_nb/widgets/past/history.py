@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Outcome
     from dlrover_nb.core.structs.views.past_jobs import FitSummary, SeriesRow
 
-NO_RUN = "No run is recorded yet. Each job on a real cluster is recorded from its start; run one with:"
+NO_RUN = "No runs are recorded yet. Every job on a real cluster is recorded from its start. Run one with:"
 FIRST_STEPS = ("%dlrover connect ray", "%dlrover submit quick-start")
 _GAP = 1.5  # spans without reports after which the line breaks
 N_TWIN_ROW = 12

@@ -107,7 +107,7 @@ def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
 
 
 def _price_words(prices: PriceTable) -> str:
-    assumed = " (assumed; give your own in the job)" if prices.assumed else ""
+    assumed = " (assumed; set your own in the job file)" if prices.assumed else ""
     parts = [
         f"{units.PRICE_UNKNOWN if price is None else f'{price:g}'} per {what}"
         for what, price in (("core hour", prices.cpu_hour), ("GiB hour", prices.gib_hour))

@@ -23,7 +23,7 @@ N_STORY = 12
 
 def moment_words(moment: Moment, start_s: float, last: Happening | None) -> str:
     """Return a moment in a sentence, for readers who do not see the page change."""
-    state = str(moment.phase) if moment.phase else "its state is not recorded"
+    state = str(moment.phase) if moment.phase else "its state was not recorded"
     open_proposal = moment.open_proposal
     advised = f"{open_proposal.id} is open" if open_proposal else "no proposal is open"
     if (action := moment.open_mitigation) is not None:
@@ -44,10 +44,10 @@ def moment_view(moment: Moment, start_s: float, job: str, span_s: float | None =
     blocks += [speeds_chart(moment, start_s, span_s)] if moment.speeds else []
     blocks += _known(moment, start_s)
     decided = told_blocks(moment.proposals, moment.decisions, moment.outcomes)
-    blocks += [Heading("Decided until then"), *decided] if decided else []
+    blocks += [Heading("Decisions up to then"), *decided] if decided else []
     if moment.story:
         rows = tuple((line,) for line in moment.story[-N_STORY:])
-        blocks.append(Table("What had happened, the newest last", ("story",), rows))
+        blocks.append(Table("What had happened, newest last", ("story",), rows))
     return View(f"{job} at {units.clock(moment.at_s)}", tuple(blocks))
 
 
@@ -78,7 +78,7 @@ def _advised(moment: Moment) -> tuple[Block, ...]:
     proposal = moment.open_proposal
     head = Heading("Advised then")
     if proposal is None:
-        return (head, Paragraph("No proposal was open."))
+        return (head, Paragraph("There was no open proposal."))
     blocks: tuple[Block, ...] = (head, Paragraph(f"Proposal {proposal.id} was open."))
     blocks += proposal_view(proposal).blocks
     return blocks + (front_view(moment.front).blocks if moment.front is not None else ())
@@ -107,7 +107,7 @@ def _known(moment: Moment, start_s: float) -> tuple[Block, ...]:
     elif moment.fit_kept is not None:
         blocks.append(fits_table((moment.fit_kept,), start_s))
     else:
-        blocks.append(Paragraph("Nothing was fitted yet."))
+        blocks.append(Paragraph("There was no fit yet."))
     for line in moment.memory:
         blocks += forecast_view(line).blocks
     return tuple(blocks)

@@ -144,7 +144,7 @@ def proposal_view(proposal: Proposal) -> View:
         Facts((("status", f"{proposal.status}{note}"), *change_facts(proposal, _NO_CURRENCY))),
         diff_table(proposal),
     )
-    return View(f"Proposal {proposal.id} of {proposal.job}: {str(proposal.kind).upper()}", blocks)
+    return View(f"Proposal {proposal.id} of {proposal.job}: {proposal.kind.words}", blocks)
 
 
 def snapshot_view(snapshot: JobSnapshot) -> View:

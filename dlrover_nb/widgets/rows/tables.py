@@ -115,7 +115,7 @@ class Tables:
             return self.head
         if name not in self.tables:
             names = ", ".join(self.tables) or "only the default one"
-            raise NotFoundError(f"no table {name!r} in this result; known: {names}")
+            raise NotFoundError(f"no table {name!r} in this result; choose from {names}")
         return self.tables[name]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAR_BAND = 0.5  # of the height of lines and markers: so far beyond them a band is shown
 FAR_GUIDE = 1.0  # the same of a guide, such as a predicted level
-CUT = "cut at the edge"
+CUT = "bars extend beyond the chart"
 
 
 def x_range(plot: Plot) -> tuple[float, float]:

@@ -81,7 +81,7 @@ def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
     assert {s.job for s in found.shares} | {name for name, _ in found.apart} == {"ads", "clicks", "feed"}
     assert all(not share.refused for share in found.shares)
     limited = next(share for share in found.shares if share.quota != Quota())
-    assert f"beside other jobs it may plan with: {limited.quota}" in story(cluster, limited.job)
+    assert f"its share beside other jobs: {limited.quota}" in story(cluster, limited.job)
     assert (found.by, found.term, found.cluster) == ("one", 1, "sim")
     assert RoundStore(url).newest("sim")[0].shares
 
@@ -201,7 +201,9 @@ def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     link = cluster.job("ads").link
     link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=0.5))
     assert "5 cores and 10000 MiB (one: others need more)" in story(cluster, "ads")
-    until(lambda: "one is silent: it plans without a quota" in story(cluster, "ads"), what="its end")
+    until(
+        lambda: "one does not answer: the job plans without a quota" in story(cluster, "ads"), what="its end"
+    )
 
 
 def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(still):
@@ -261,6 +263,6 @@ def test_a_job_that_asks_its_user_proposes_within_what_the_others_leave(cluster,
     held = sum(share.meant.total_cpu for share in found.shares if share.job != "ads")
     assert own.meant.total_cpu + held <= cluster.capacity().total_cpu + 1e-6
     snapshot = cluster.job("ads").snapshot()
-    assert f"beside other jobs it may plan with: {own.quota}" in story(cluster, "ads")
+    assert f"its share beside other jobs: {own.quota}" in story(cluster, "ads")
     assert snapshot.mode is Mode.SUGGEST
     assert snapshot.decisions[-1].verdict is Verdict.MODE, "nothing was decided since"

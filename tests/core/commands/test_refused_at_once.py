@@ -61,7 +61,10 @@ REFUSED = [
     (_decide(Verdict.ACCEPT, proposal="p99"), "p99 of job ads must be open"),
     (_decide(Verdict.REJECT, proposal="p99"), "p99 of job ads must be open"),
     (_decide(Verdict.OVERRIDE, proposal="p99", plan=b.NOW_PLAN), "p99 of job ads must be open"),
-    (_decide(Verdict.MODE, mode=Mode.AUTO, undoes="d1"), "d1 must be the latest change of job ads"),
+    (
+        _decide(Verdict.MODE, mode=Mode.AUTO, undoes="d1"),
+        "only the latest change of job ads can be undone, not d1",
+    ),
     (_decide(Verdict.MITIGATE, action=GONE), "worker-9 must be among the nodes of job ads"),
     (_choose(ShardChoice(3, ShardAction.RETRY, "ada")), "shard 3 of job ads must be in quarantine"),
     (_choose(ShardChoice(3, ShardAction.SKIP, "ada")), "shard 3 of job ads must be in quarantine"),

@@ -29,7 +29,7 @@ def test_the_nearest_kind_is_named():
     assert kind_of("k8s").name == "kubernetes"
     with pytest.raises(InvalidValueError, match="did you mean kubernetes"):
         kind_of("kubernets")
-    with pytest.raises(InvalidValueError, match="known: ray, kubernetes, local, sim"):
+    with pytest.raises(InvalidValueError, match="choose from ray, kubernetes, local, sim"):
         kind_of("slurm")
 
 

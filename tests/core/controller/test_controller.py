@@ -41,7 +41,7 @@ def bigger(plan: ResourcePlan, workers: int = 1) -> ResourcePlan:
 def test_first_proposal_explores_and_says_that_only_one_plan_is_known(job):
     job.train(30)
     assert job.open.kind is ProposalKind.EXPLORE
-    assert "only this plan's own iteration time is known" in job.open.why
+    assert "we have measured only this plan" in job.open.why
     assert job.open.candidate.plan != job.plan
 
 

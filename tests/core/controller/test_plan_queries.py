@@ -109,16 +109,14 @@ def why(job) -> str:
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
     job.train(6)
-    assert why(job).startswith(
-        "Advice waits for steady samples of 1w x 0.5 + 1p x 0.25: 1 window of it is measured"
-    )
-    assert "5 in a row that agree are needed, or 12 in all" in why(job)
+    assert why(job).startswith("Measuring 1w x 0.5 + 1p x 0.25: 1 window so far")
+    assert "5 in a row that agree, or 12 in all" in why(job)
 
 
 def test_near_the_end_it_is_said_that_no_change_would_pay_off(make_job):
     job = make_job(n_sample_total=42_667 * 30)
     job.train(29)
-    assert why(job) == "The job is done in 3 s: no change would pay off any more."
+    assert why(job) == "The job will be done in 3 s, so a change would not pay off."
 
 
 def test_what_stands_against_any_proposal_is_told(job):
@@ -130,9 +128,9 @@ def test_what_stands_against_any_proposal_is_told(job):
     job.decide(Verdict.SCALE, plan=TWO)
     assert "A change is under way (d3: to 2w x 0.5" in why(job)
     job.tell(PhaseChanged(job.at_s, JobPhase.BLOCKED))
-    assert why(job).startswith("Rows wait for a decision (%dlrover show clicks --rows)")
+    assert why(job).startswith("Some rows need your decision (%dlrover show clicks --rows)")
     job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
-    assert why(job) == "The job has succeeded: nothing is planned any more."
+    assert why(job) == "The job has succeeded, so there is nothing left to plan."
 
 
 def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_told(make_job):
@@ -146,7 +144,7 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     job.train(30)
     told = job.controller.queries().explain(None)
     assert told.proposal is None
-    assert told.why.startswith("No other plan is certain to be better")
+    assert told.why.startswith("No other plan is surely better")
     assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was rejected or failed before.")
     assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
 
@@ -177,8 +175,8 @@ def test_what_stands_in_the_way_of_any_change_is_not_said_of_the_runner_up(job):
     job.train(30)
     job.tell(PhaseChanged(job.at_s, JobPhase.EVALUATING))
     told = job.controller.queries().explain(None)
-    assert "training is over" in told.marginals[0].weighed.refusal
-    assert "training is over" not in told.runner_up_why
+    assert "finished training" in told.marginals[0].weighed.refusal
+    assert "finished training" not in told.runner_up_why
 
 
 def test_when_the_job_is_over_nothing_else_is_suggested(job):
@@ -192,12 +190,12 @@ def test_when_the_job_is_over_nothing_else_is_suggested(job):
 
 def test_an_unknown_proposal_is_answered_with_those_near_it(job):
     job.train(20)
-    with pytest.raises(NotFoundError, match="no proposal 'p11'; near it are p1"):
+    with pytest.raises(NotFoundError, match=r"no proposal p11 \(none is open; did you mean .*p1"):
         job.controller.queries().explain("p11")
 
 
 def test_an_unknown_proposal_of_a_job_without_any_says_so(job):
-    with pytest.raises(NotFoundError, match="it has had none yet"):
+    with pytest.raises(NotFoundError, match="there are none yet"):
         job.controller.queries().explain("p1")
 
 

@@ -56,7 +56,10 @@ def test_its_place_is_told_once_and_lapses_with_its_brain(controller):
     assert controller.view().queue == SECOND
     assert [line for line in controller.story() if "place 2 of 3" in line] == [controller.story()[-1]]
     controller.handle(Ticked(40.0))
-    assert controller.view().queue.words == "waits in the queue: one is silent; scale the job to start it now"
+    assert (
+        controller.view().queue.words
+        == "waits in the queue: one does not answer; scale the job to start it now"
+    )
 
 
 @pytest.mark.parametrize("plan", [PART, ASKED])

@@ -109,6 +109,6 @@ def test_less_memory_is_explained_in_numbers():
     mib = use.wanted_mib(4)
     assert mib == math.ceil((1.2 * 1500 + 1000) / 64) * 64
     assert use.words(RolePlan(2, 1.0, 16384), RolePlan(4, 1.0, mib)) == (
-        "Each PS gets 2,816 instead of 16,384 MiB: one of 2 used 900 at most, one of 4 will use 1,500 at most "
-        "by the end, and keeps a margin of 20%, and 1,000 MiB for a copy of its parameters."
+        "PS peaked at 900 MiB; with 4 of them we expect at most 1,500 MiB, plus 20 % margin and 1,000 MiB for a "
+        "copy of its parameters. So each PS gets 2,816 MiB instead of 16,384."
     )

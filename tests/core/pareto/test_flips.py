@@ -72,9 +72,12 @@ def test_impossible_direction_is_not_looked_at():
 
 def test_flip_says_in_a_sentence_what_would_be_recommended():
     assert flip(quantity(below=90)).words == (
-        "With the speed below 90 samples/s (now 100), staying with the present plan would be recommended instead."
+        "If the speed were below 90 samples/s (now 100 samples/s), the present plan would win."
     )
-    assert "above 110 samples/s (now 100), 3w x 1 + 1p x 1 would be" in flip(quantity(above=110)).words
+    assert (
+        "above 110 samples/s (now 100 samples/s), 3 workers + 1 PS would win"
+        in flip(quantity(above=110)).words
+    )
 
 
 @pytest.mark.parametrize(("now", "spread"), [(0.0, 0.1), (float("nan"), 0.1), (1.0, 0.0)])

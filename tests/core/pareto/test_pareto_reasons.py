@@ -26,9 +26,7 @@ def test_reason_names_the_term_that_shrinks_and_how_much():
         (FOUR_PS, split(embeddings=0.23, gradients=0.54)),
         identified=TERMS,
     )
-    assert (
-        text == "46% of an iteration is waiting for embedding rows; with 2 more PS that takes half as long."
-    )
+    assert text == "46 % of each step is waiting for embedding rows; with 2 more PS that takes half as long."
 
 
 def test_share_that_the_data_does_not_tell_is_not_stated():
@@ -37,8 +35,8 @@ def test_share_that_the_data_does_not_tell_is_not_stated():
         (FOUR_PS, split(embeddings=0.23, gradients=0.54)),
         identified=(),
     )
-    assert "46%" not in text
-    assert "not measured yet" in text
+    assert "46 %" not in text
+    assert "cannot tell yet" in text
 
 
 @pytest.mark.parametrize(
@@ -46,9 +44,12 @@ def test_share_that_the_data_does_not_tell_is_not_stated():
     [
         (
             -0.1,
-            "rows; with 2 more PS that takes half as long; an iteration is another 10% shorter, not explained by",
+            "rows; with 2 more PS that takes half as long; each step is another 10 % shorter, and the plan",
         ),
-        (0.1, "that takes half as long; an iteration is 10% longer than that, not explained by the plan."),
+        (
+            0.1,
+            "that takes half as long; each step is 10 % longer than that, and the plan does not explain why.",
+        ),
         (0.01, "that takes half as long."),
     ],
 )
@@ -63,13 +64,13 @@ def test_what_the_change_cannot_have_done_is_said_to_be_unexplained(rest, words)
 
 def test_a_plan_that_is_faster_without_a_cause_gets_none_invented():
     text = reason((NOW, split(gradients=1.0)), (FOUR_PS, split(gradients=1.0, rest=-0.2)), identified=TERMS)
-    assert text == "2 more PS: an iteration takes 20% less; that is not explained by the plan."
+    assert text == "2 more PS: each step takes 20 % less time; the plan does not explain why."
 
 
-def test_more_workers_work_side_by_side():
+def test_more_workers_run_in_parallel():
     more = ResourcePlan(RolePlan(3, 0.5, 512), NOW.ps)
-    text = reason((NOW, split(sync=1.0)), (more, split(sync=1.2)), identified=TERMS)
-    assert text == "1 more worker side by side, while an iteration takes 20% longer."
+    text = reason((NOW, split(sync=1.0)), (more, split(sync=1.2)), identified=TERMS, gain=0.25)
+    assert text == "Three workers run in parallel; each step takes 20 % longer, so throughput rises 25 %."
 
 
 def test_change_in_words_names_all_that_changes():

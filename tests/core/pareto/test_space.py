@@ -157,7 +157,7 @@ def test_empty_space_is_explained_and_only_an_empty_one(bounds, shapes, pins):
             SMALL,
             Capacity((NodeShape(4, 8192),)),
             Pins(worker_cpu=6),
-            "pinned is worker_cpu = 6, release",
+            "worker_cpu = 6 is pinned, so release",
         ),
     ],
 )

@@ -144,7 +144,7 @@ def test_no_candidate_departs_from_pins_quota_and_memory_needs(bounds):
 def test_pins_that_leave_nothing_give_an_empty_front_and_the_reason_and_no_error():
     found = analyse(situation(SMALL, pins=Pins(worker_cpu=33)))
     assert found.front.candidates == ()
-    assert "pinned is worker_cpu = 33" in found.why_empty
+    assert "worker_cpu = 33 is pinned" in found.why_empty
     assert analyse(situation(SMALL)).why_empty == ""
     assert advise(found, PlannerSettings(), rejected_plans={}, may_explore=True) is None
 

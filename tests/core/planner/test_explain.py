@@ -145,10 +145,10 @@ def test_what_else_limits_the_machines_is_named_where_they_bind():
 def test_bounds_bind_at_their_ends():
     tight = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5, 1.0), ps_cpus=(0.25, 0.5))
     assert bound(analysed(bounds=tight)) == (
-        "workers: 2, the most that the job's bounds allow",
-        "ps: 1, the most that the job's bounds allow",
-        "worker_cpu: 0.5, the least that the job's bounds allow",
-        "ps_cpu: 0.5, the most that the job's bounds allow",
+        "workers: 2, the maximum that the job allows",
+        "ps: 1, the maximum that the job allows",
+        "worker_cpu: 0.5, the minimum that the job allows",
+        "ps_cpu: 0.5, the maximum that the job allows",
     )
 
 
@@ -157,7 +157,7 @@ def test_pins_bind_and_are_not_told_as_bounds_too():
         "workers: 2, pinned",
         "ps_memory_mib: 512, pinned",
     )
-    assert bound(analysed(pins=Pins(ps=2)))[0] == "ps: 2, pinned, which the plan does not match"
+    assert bound(analysed(pins=Pins(ps=2)))[0] == "ps: 2, pinned, but the plan differs"
 
 
 def test_quotas_bind_where_a_step_exceeds_them():
@@ -184,13 +184,13 @@ def test_a_deadline_binds_when_a_smaller_plan_would_miss_it():
     told = bound(analysed(deadline_left_s=left_s * 1.1))[0]
     assert told.startswith("deadline in ")
     assert "below 90 % with 1 fewer worker" in told
-    assert bound(analysed(deadline_left_s=left_s / 2))[0].endswith(": 90 % is wanted")
+    assert bound(analysed(deadline_left_s=left_s / 2))[0].endswith("; you want 90 %")
     assert bound(analysed(deadline_left_s=left_s * 100)) == ()
 
 
 def test_memory_that_is_needed_binds_and_a_gib_more_is_a_step_that_costs_and_gains_nothing():
     analysis = analysed(memory_mib=((Role.PS, 700),))
-    assert bound(analysis) == ("memory: each ps needs 700 MiB, by the measurements so far",)
+    assert bound(analysis) == ("memory: by what we measured, each ps needs 700 MiB",)
     *_, memory = marginals(analysis, NOW, lambda _: "")
     assert memory.what == "1536 instead of 512 MiB per PS"
     assert memory.samples_per_s == 0
@@ -235,19 +235,21 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
         == "It would be refused: it is pinned."
     )
     cautious = grounds(ANALYSIS, settings=PlannerSettings(min_gain=50.0))
-    assert "Its gain is not certain" in runner_up(ANALYSIS, NOW, cautious)[1]
+    assert "Its gain is uncertain" in runner_up(ANALYSIS, NOW, cautious)[1]
     late = replace(
         ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves seamless", 60.0))
     )
     ending = analyse(late, model=ANALYSIS.model)
-    assert "would not pay off" in runner_up(ending, NOW, grounds(ending))[1]
+    assert "Too little training is left" in runner_up(ending, NOW, grounds(ending))[1]
 
 
 def test_a_runner_up_above_the_budget_or_after_the_deadline_is_told_as_such():
     cheap = analysed(budget_per_hour=0.001)
-    assert runner_up(cheap, NOW, grounds(cheap))[1].startswith("Budget: 0.001 USD per hour, the plan costs")
+    assert runner_up(cheap, NOW, grounds(cheap))[1].startswith(
+        "Budget: 0.001 USD per hour, but the plan costs"
+    )
     late = analysed(deadline_left_s=1.0)
-    assert runner_up(late, NOW, grounds(late))[1].endswith(": 90 % is wanted.")
+    assert runner_up(late, NOW, grounds(late))[1].endswith("; you want 90 %.")
 
 
 def test_without_another_plan_there_is_no_runner_up():
@@ -272,9 +274,9 @@ def test_the_next_best_probe_is_an_unmeasured_plan_that_may_be_tried():
     [
         (
             PlanBounds(quota_cpu=1.6),
-            r"got 3w x 0.5 \+ 1p x 0.5 = 2 of 1.6 cores.*allows 2 workers of this size",
+            r"3w x 0.5 \+ 1p x 0.5 exceeds .*2 of 1.6 cores.*2 workers of this size",
         ),
-        (PlanBounds(quota_memory_mib=2048), "3584 of 2048 MiB; beside these PS it allows 1 worker of this"),
+        (PlanBounds(quota_memory_mib=2048), r"3584 of 2048 MiB\); with these PS, 1 worker of this"),
         (PlanBounds(quota_cpu=0.9), "not even 1 worker"),
     ],
 )

@@ -47,6 +47,6 @@ def test_without_new_ps_nothing_more_is_needed_and_what_runs_is_always_reachable
 def test_a_plan_that_cannot_stand_beside_what_runs_is_refused_with_the_peak_and_a_way_out():
     target = replace(NOW, ps=RolePlan(3, 0.5, 1024))
     check_room(target, TWO_CORES, BOUNDS)
-    said = r"beside those of 1w x 0.5 .*2.5 cores and 4096 MiB are needed; set checkpoint_url"
+    said = r"beside those of 1w x 0.5 .*2.5 cores and 4096 MiB; set checkpoint_url"
     with pytest.raises(CapacityError, match=said):
         check_room(target, TWO_CORES, BOUNDS, beside=NOW)

@@ -103,7 +103,7 @@ def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
     )
     assert before == advice.candidate.plan
     assert beyond == found.plan != advice.candidate.plan
-    assert found.words.endswith("recommended instead.")
+    assert found.words.endswith("would win.")
 
 
 def test_barely_better_plan_flips_with_its_own_throughput():
@@ -112,7 +112,7 @@ def test_barely_better_plan_flips_with_its_own_throughput():
     found = break_even_of(analysis, decide(analysis), decide)
     assert found.quantity.startswith("throughput")
     assert found.plan == NOW
-    assert "staying with the present plan" in found.words
+    assert "the present plan would win" in found.words
 
 
 def test_flip_is_none_where_nothing_plausible_changes_the_advice():

@@ -48,7 +48,7 @@ def test_with_one_plan_nothing_but_an_experiment_is_advised():
     analysis = analyse(situation(seen(NOW, 10_000)))
     found = advice(analysis)
     assert found.kind is ProposalKind.EXPLORE
-    assert "only this plan's own iteration time is known" in found.why
+    assert "we have measured only this plan" in found.why
     assert advice(analysis, may_explore=False) is None
 
 

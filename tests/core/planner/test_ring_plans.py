@@ -80,7 +80,7 @@ def test_what_limits_a_large_ring_is_its_communication():
     assert breakdown["ring"] == pytest.approx(0.035 / 0.069, abs=0.08)
     assert breakdown["ring"] > breakdown["gradients"]
     fewer = analysed(8).candidate(plan(1))
-    assert "of an iteration is passing gradients around the ring" in fewer.reason
+    assert "of each step is passing gradients around the ring" in fewer.reason
 
 
 def test_a_worker_more_is_worth_less_than_its_share():

@@ -158,11 +158,11 @@ HOLDERS = (
 @for_each(
     ("need", "in_s", "words"),
     [
-        (0.5, 0.0, "Enough is free in sum"),
+        (0.5, 0.0, "Enough is free in total"),
         (1.5, 60.0, "When fast ends"),
         (5.0, 900.0, "When fast, slow end"),
-        (7.5, None, "Not known: stuck must end"),
-        (9.0, None, "Not when any job here ends"),
+        (7.5, None, "After stuck;"),
+        (9.0, None, "Never at this size"),
     ],
 )
 def test_a_wait_ends_when_enough_jobs_have_ended_and_what_is_not_known_is_said(need, in_s, words):

@@ -71,7 +71,7 @@ def test_a_node_that_is_not_known_is_refused_with_the_nearest_name(tmp_path: Pat
     kept.add(told("a", node="worker-10"))
     with pytest.raises(NotFoundError, match=r"no node 'worker-1' .* did you mean worker-10"):
         kept.lines("worker-1", 5)
-    with pytest.raises(NotFoundError, match="known: ps-0, worker-10"):
+    with pytest.raises(NotFoundError, match="choose from ps-0, worker-10"):
         kept.lines("xyz", 5, there=["ps-0"])
     assert kept.lines("ps-0", 5, there=["ps-0"]) == ()
     with pytest.raises(InvalidValueError, match="number of lines"):

@@ -349,7 +349,7 @@ def test_bad_submissions_are_refused() -> None:
         world.submit(make_job("late"), 5.0)
     with pytest.raises(CapacityError):
         world.submit(make_job("large", make_plan(400, 4)))
-    with pytest.raises(NotFoundError, match="known: job"):
+    with pytest.raises(NotFoundError, match="jobs: job"):
         world.job("nobody")
 
 

@@ -91,7 +91,7 @@ def verify(answer: Answer, again: Recount, known: set[str]) -> None:
         assert any(token.is_of(*each) for each in recomputed), (answer.words, token)
     for each in recomputed:
         assert any(token.is_of(*each) for token in tokens), (answer.words, each)
-    assert answer.is_known or answer.words.startswith("Not known")
+    assert answer.is_known or answer.words.startswith("We cannot say")
 
 
 # lives: each is brought to a state and checked there, and at what led to it
@@ -156,7 +156,7 @@ def memory() -> Life:
     life = Life(ps_memory=growth)
     life.until(lambda s: any(p.kind is ProposalKind.PROTECT for p in s.proposals))
     (name,) = [p.id for p in life.snapshot.proposals if p.kind is ProposalKind.PROTECT][:1]
-    assert "in place of" in check(life, name)[Question.WHY].words
+    assert "instead of" in check(life, name)[Question.WHY].words
     return life
 
 
@@ -177,12 +177,12 @@ def undone() -> Life:
     name = life.accepted()
     life.undo("it was 2 times slower")
     told = check(life, name)
-    assert "bob took it back" in told[Question.WHAT].words
+    assert "bob undid it" in told[Question.WHAT].words
     life.step(life.world.now_s + 1200)
     check(life, name)
     check(life)
     life.undo()  # of the undo
-    assert "took it back" not in check(life, name)[Question.WHAT].words
+    assert "undid it" not in check(life, name)[Question.WHAT].words
     return life
 
 
@@ -192,7 +192,7 @@ def overridden() -> Life:
     other = replace(PLAN, worker=replace(PLAN.worker, count=3))
     decision = life.decide(Verdict.OVERRIDE, proposal=name, plan=other)
     life.until(lambda s: any(o.decision == decision.id for o in s.outcomes))
-    assert f"ada chose {other.short} in its place" in check(life, name)[Question.WHAT].words
+    assert f"ada chose {other.short} instead" in check(life, name)[Question.WHAT].words
     check(life)
     return life
 
@@ -209,7 +209,7 @@ def auto() -> Life:
 def manual() -> Life:
     life = Life(mode=Mode.MANUAL)
     life.step(1200)
-    assert check(life)[Question.WHY].words == "Nothing is proposed in manual mode."
+    assert check(life)[Question.WHY].words == "There are no proposals in manual mode."
     return life
 
 

@@ -31,8 +31,8 @@ def test_another_question_is_refused_with_those_that_there_are(text):
 @pytest.mark.parametrize(
     ("phase", "missing_words"),
     [
-        (b.JobPhase.TRAINING, "wait until some are measured"),
-        (b.JobPhase.BLOCKED, "rows wait for a decision; plans are compared once the job trains on"),
+        (b.JobPhase.TRAINING, "the running plan is still being measured"),
+        (b.JobPhase.BLOCKED, "some rows need your decision first"),
         (b.JobPhase.STOPPED, "has ended"),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_proposal_that_an_older_snapshot_lacks_is_open():
     c, now = b.candidate(b.BETTER_PLAN), b.candidate(b.NOW_PLAN)
     replies = answers(Explanation(b.BETTER_PLAN, "p9", c, now, ""), b.snapshot(proposals=(), outcomes=()))
     assert replies[0].words.startswith("p9 proposes ")
-    assert "waits for an answer" in replies[Question.WHEN.number - 1].words
+    assert "waits for your answer" in replies[Question.WHEN.number - 1].words
 
 
 def test_one_question_has_one_answer_and_a_program_reads_its_numbers():

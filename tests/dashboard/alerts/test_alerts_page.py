@@ -46,7 +46,7 @@ def strip(team, person):
 
 
 def test_an_open_alert_is_shown_with_the_way_to_it_and_an_ended_one_below(client, team):
-    begun(team, AlertKind.PROPOSAL, "p2 has waited for 40 min", subject="p2")
+    begun(team, AlertKind.PROPOSAL, "p2 has waited 40 min", subject="p2")
     over = begun(team, job="old-job")
     team.alerts.end(over, team.now_s())
     page = client.as_person("vera").get("/alerts")

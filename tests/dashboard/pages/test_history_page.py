@@ -111,7 +111,7 @@ def test_two_runs_are_compared_side_by_side(address):
         "Predicted against measured",
     ):
         assert words in page
-    assert "The jobs are the same" in page
+    assert "The jobs differ only in" in page
     assert page.count("0 and 1") == 2, "an action of each run failed"
     assert page.count("restart worker-1") == 2
     assert page.count("<svg") == 1

@@ -124,7 +124,7 @@ def test_the_audit_is_exported_in_both_formats_and_no_file_is_overwritten(shell,
 @for_each(
     ("line", "message"),
     [
-        ("audit check", "unknown part of audit 'check'; known: list, verify, export"),
+        ("audit check", "unknown part of audit 'check'; choose from list, verify, export"),
         ("audit verify --job clicks", "--job belongs to `--audit list`, got it with `--audit verify`"),
         ("audit list --anchor abc", "--anchor belongs to `--audit verify`"),
         ("audit export", "audit export needs a file to write"),
@@ -144,6 +144,6 @@ def test_where_nothing_was_asked_reading_makes_no_file(shell, tmp_path, monkeypa
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
     assert len(shell.run_line_magic("dlrover", "audit")) == 0
     assert "empty" in str(shell.run_line_magic("dlrover", "audit verify"))
-    with pytest.raises(UsageError, match="no audit is here to export"):
+    with pytest.raises(UsageError, match="there is no audit to export"):
         shell.run_line_magic("dlrover", "audit export -o audit.jsonl")
     assert not (tmp_path / "none").exists()

@@ -52,7 +52,7 @@ def run(cluster, capsys, tmp_path):
         ("brain --interval soon", "--interval: must be a number, got 'soon'"),
         ("brain --ceiling ada", "must be OWNER=MONEY, such as ada=12.5, got 'ada'"),
         ("brain --ceiling ada=-2", "must be above zero, got '-2'"),
-        ("brain --method magic", "unknown method 'magic'; known: weighted, greedy, qore"),
+        ("brain --method magic", "unknown method 'magic'; choose from weighted, greedy, qore"),
         ("brain show", "no brain has planned for here in this history"),
     ],
 )

@@ -154,9 +154,9 @@ def test_a_trainjob_of_others_is_shown_and_started(run, memory: MemoryCluster, t
         ("import --check foreign.yaml", "kind must be one of"),
         ("import --check empty.yaml", "empty.yaml is empty; expected exported YAML"),
         ("import --check wrong.yaml", "wrong.yaml is not valid: ElasticJob ctr: spec"),
-        ("export --kind yaml", "--kind: unknown kind of export 'yaml'; known: elasticjob"),
+        ("export --kind yaml", "--kind: unknown kind of export 'yaml'; choose from elasticjob"),
         ("export --namespace Not_One", "; change the job or the option it comes from"),
-        ("export --plan p9", "job ctr has no plan 'p9'; known: current, p1"),
+        ("export --plan p9", "job ctr has no plan p9; choose from current, p1"),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(

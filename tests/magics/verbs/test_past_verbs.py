@@ -124,7 +124,7 @@ def test_logs_of_a_job_that_is_gone_are_those_that_it_left(
     shell.run_line_magic("dlrover", before)
     for words in ("logs clicks", "logs clicks worker-0"):
         assert [line.text for line in shell.run_line_magic("dlrover", words)] == ["last words"]
-    with pytest.raises(UsageError, match="no node 'ps-0' in this job; known: worker-0"):
+    with pytest.raises(UsageError, match="no node 'ps-0' in this job; choose from worker-0"):
         shell.run_line_magic("dlrover", "logs clicks ps-0")
     with pytest.raises(UsageError, match=missed):
         shell.run_line_magic("dlrover", "logs views")

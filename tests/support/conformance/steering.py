@@ -167,7 +167,7 @@ class SteeringConformance:
         self, api: Cluster, steered: Steered
     ) -> None:
         why = " ".join(steered.why.split())  # lines end where the view is wide enough
-        assert "auto accepted it. It was a trial, to learn which plans are better." in why, steered.why
+        assert "auto accepted it. It was an experiment, to learn which plans are better." in why, steered.why
         kept = api.history("steered-1").history
         (decision,) = kept.decisions
         assert (decision.by, decision.proposal) == ("auto", "p1")
@@ -197,7 +197,7 @@ class SteeringConformance:
         )
         now = stranger.snapshot()
         assert now.target == plan(1)
-        assert has(now, "Starts with the requested plan: no similar job has finished yet.")
+        assert has(now, "We start with the requested plan: no similar job has finished yet.")
         assert not has(now, "prior")
         assert stranger.whatif(workers=2).weighed[0].candidate is None
         api.delete("visitors", force=True)
@@ -226,7 +226,7 @@ class LeakConformance(SteeringConformance):
             gate.touch()
             pytest.skip("no control groups can be made here, so that memory limits are advisory")
         more = reached(warned, is_raised)
-        assert_warned(more, f"each worker may use {WORKER_MIB} MiB, and reaches that before the end")
+        assert_warned(more, f"each worker has {WORKER_MIB} MiB, with")
         reached(unwarned, lambda now: has(now, "worker-0", KILLED))
         gate.touch()
         end, _ = [end_of(job) for job in jobs]
@@ -241,7 +241,7 @@ class ClimbConformance(LeakConformance):
     ) -> None:
         warned = climbing(api, tmp_path / "gate", "ps-warned", Mode.AUTO)
         more = reached(warned, is_ps_raised)
-        assert_warned(more, f"each ps may use {TIGHT_MIB} MiB, and reaches that before the end")
+        assert_warned(more, f"each ps has {TIGHT_MIB} MiB, with")
         api.delete(warned.name, force=True)
 
     @pytest.mark.release  # what the one above is spared; pods that are killed so come back with more

@@ -72,7 +72,7 @@ def candidate(p: ResourcePlan, now: ResourcePlan = NOW_PLAN, *, reason: str = ""
         transition_s=2.4 if p != now else 0.0,
         gain_samples_per_s=forecast.samples_per_s - speed(now) - 5,
         breakdown=(TermShare("gradient", 0.008, 0.5), TermShare("update", 0.008, 0.5)),
-        reason=reason or "46 % of an iteration is gradient; one more worker adds half again",
+        reason=reason or "46 % of each step is gradient; one more worker adds half again",
     )
 
 

@@ -138,7 +138,7 @@ class Link:
             raise NotFoundError(f"job {self.state.spec.name} has no proposal {proposal!r}")
         now = candidate(self.state.target, self.state.target, 10_000.0)
         if told is None:
-            return Explanation(self.state.target, None, now, now, "No plan is certain to be better.")
+            return Explanation(self.state.target, None, now, now, "No plan is surely better.")
         return Explanation(told.candidate.plan, told.id, told.candidate, now, told.why)
 
     def choose(self, choice: UserChoice) -> None:
@@ -186,7 +186,7 @@ class MemoryCluster:
         **options: object,
     ) -> MemoryCluster:
         if kind not in {"ray", "kubernetes"}:
-            raise InvalidValueError(f"cannot connect to {kind!r}; known: ray")
+            raise InvalidValueError(f"cannot connect to {kind!r}; choose from ray")
         self.connected.append((kind, address, options.pop("cpus", None)))
         self.options.append({name: value for name, value in options.items() if value is not None})
         self.may_start.append(start)

@@ -169,14 +169,14 @@ class Master:
                 raise NotFoundError(f"job quick-start has no proposal {proposal!r}")
             now = builders.candidate(self.state.target, self.state.target)
             if told is None:
-                return Explanation(self.state.target, None, now, now, "no plan is certain to be better")
+                return Explanation(self.state.target, None, now, now, "no plan is surely better")
             return Explanation(
                 told.candidate.plan, told.id, told.candidate, told.baseline, told.why, flip=told.flip
             )
 
     def _refusal(self, plan: ResourcePlan) -> str:
         if plan == self.state.target:
-            return f"plan must differ from now, got {plan}, which already runs; name what should change"
+            return f"{plan} already runs; say what should change"
         try:
             check_fits(plan, self.state.capacity)
         except CapacityError as error:

@@ -157,7 +157,7 @@ def test_workers_and_ps_are_doubled_by_a_decision_while_training(play: Callable[
     assert end.train.returned == end.train.refused == 0
     assert [marker.plan for marker in end.markers] == [plan(), plan(2, 2)]
     assert end.markers[-1].pause_s > 0
-    assert "must be running" in handle.weigh(plan(2, 1))[0].refusal
+    assert "need a running job" in handle.weigh(plan(2, 1))[0].refusal
     assert handle.explain().proposal is None
 
 

@@ -15,9 +15,7 @@ from dlrover_nb.widgets.rows.job_cells import Rank
 
 BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
                   at_s=100.0, left_s=3725.0, cpu=8.0, memory_mib=4096)  # fmt: skip
-WARNED = replace(
-    BASE, memory_needs=("each ps may use 512 MiB, and reaches that before the end with a probability of 98%",)
-)
+WARNED = replace(BASE, memory_needs=("each ps has 512 MiB, with a 98% chance of running out before the end",))
 KINDS = {
     "opened": replace(BASE, open_proposal="p2"),
     "filling": WARNED,

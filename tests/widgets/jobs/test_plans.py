@@ -25,7 +25,7 @@ def test_a_proposal_says_what_would_change_it():
 
 
 def test_an_open_proposal_says_what_auto_mode_waits_for():
-    note = "auto waits: 2 of the last 3 predictions missed their band"
+    note = "auto waits: 2 of the last 3 predictions were outside their band"
     assert dict(change_facts(b.proposal(note=note), USD))["waits"] == note
     closed = b.proposal(status=ProposalStatus.REJECTED, note="no")
     assert "waits" not in dict(change_facts(closed, USD))

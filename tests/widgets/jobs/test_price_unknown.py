@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from rich.console import Console
@@ -10,7 +9,7 @@ from support.jobs import builders
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.terminal import render
 from dlrover_nb.widgets.charts import front
-from dlrover_nb.widgets.jobs.plans import plans_view
+from dlrover_nb.widgets.jobs.plans import plans_view, proposal_facts
 from dlrover_nb.widgets.past.html_report import write_report
 from dlrover_nb.widgets.svg import svg_drawing
 
@@ -72,17 +71,14 @@ def own_prices():
     return replace(spec, prices=PriceTable(cpu_hour=0.05, gib_hour=0.005, assumed=False))
 
 
-def test_money_of_assumed_prices_says_so_wherever_it_stands():
+def test_assumed_prices_are_said_to_be_once_in_the_facts_and_once_in_the_chart():
     assumed = builders.snapshot()
     for shown in (assumed, builders.snapshot(spec=own_prices())):
         view = plans_view(shown)
         console = Console(width=200, record=True)
         console.print(render(shown))
-        lines = [*view.text().splitlines(), *console.export_text().splitlines()]
-        money = [line for line in lines if "USD" in line]
-        assert len(money) >= 4
-        said = [
-            a for a, b in pairwise([*lines, ""]) if "USD" in a and "assumed" in a + b
-        ]  # heads are wrapped
-        assert said == (money if shown is assumed else [])
+        facts = proposal_facts(shown.open_proposal, shown)
+        assert sum("USD" in words for _, words in facts) >= 2
+        assert sum("assumed" in words for _, words in facts) == (shown is assumed)
+        assert console.export_text().count("assumed") == (shown is assumed)
         assert ("cost in USD per hour, assumed prices" in view.html()) == (shown is assumed)

@@ -76,7 +76,7 @@ def test_the_pause_of_an_applied_plan_is_the_measured_one(words):
 def test_nothing_can_be_decided_from_a_stale_picture(link):
     card = review(b.snapshot(), None, link)
     assert not card.can_decide
-    assert "stale" in card.message
+    assert "out of date" in card.message
     assert link.badge in header_html(b.snapshot(), link)
 
 

@@ -46,7 +46,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
     accept = page.get_by_role("button", name="Do it")
     accept.wait_for()
     status = page.get_by_role("status")
-    until(lambda: "p2 (IMPROVE) waits" in status.aria_snapshot())
+    until(lambda: "p2 (improvement) waits" in status.aria_snapshot())
     assert page.get_by_label("Axis of the fitted curve").is_visible()
     assert page.locator("canvas").count() >= 4
     assert not unnamed(page.locator("body").aria_snapshot())
@@ -54,7 +54,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
     unlocked(page)
     with master.lock:  # the master is slow to answer
         accept.click()
-        until(lambda: "Asked to accept p2" in status.aria_snapshot())
+        until(lambda: "Sending: accept p2" in status.aria_snapshot())
         until(accept.is_disabled)
     until(lambda: "accepted, not applied yet" in status.aria_snapshot())
     master.step("p2", ProposalStatus.APPLYING)
@@ -73,13 +73,13 @@ def test_a_slider_shows_its_consequence_and_its_plan_is_sent_and_can_be_cancelle
     workers.wait_for()
     workers.focus()
     page.keyboard.press("ArrowRight")  # 2 to 3
-    page.get_by_text("Extrapolated: no similar plan was measured").wait_for()
+    page.get_by_text("No similar plan has run yet").wait_for()
     override = page.get_by_role("button", name="Override p2 with 3w x 0.5 + 1p x 0.5")
     page.get_by_label("Reason").fill("three fit")
     unlocked(page)
     override.click()
     status = page.get_by_role("status")
-    until(lambda: "Your plan instead of p2" in status.aria_snapshot())
+    until(lambda: "chose another plan instead of p2" in status.aria_snapshot())
     (decision,) = master.asked
     assert decision.plan == b.plan(3, 1, 0.5, 0.5)
     assert decision.why == "three fit"
@@ -128,12 +128,12 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
             master.state, proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3"))
         )
         accept.click()
-    until(lambda: "Refused to accept p2: proposal p2 is no longer open" in status.aria_snapshot())
+    until(lambda: "Could not accept p2: proposal p2 is no longer open" in status.aria_snapshot())
     page.get_by_role("button", name="Something else").click()
     page.get_by_label("Reason").fill("not tonight")
     reject = page.get_by_role("button", name="Not now (p3)")
     reject.click()  # at the very moment at which the button has changed
-    until(lambda: "Refused to reject p3: the button had just changed" in status.aria_snapshot())
+    until(lambda: "Could not reject p3: the button changed" in status.aria_snapshot())
     assert not master.asked
     page.evaluate("ms => { window.held_ms += ms }", 1000 * LOCK_S)
     reject.click()

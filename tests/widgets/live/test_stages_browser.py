@@ -38,7 +38,7 @@ PLAN = b.plan(2, 2)
 STAGES = {
     "starting": (STARTING, "Waiting for first steps"),
     "running": (QUIET, "training"),
-    "proposal": (b.snapshot(), "p2 (IMPROVE) waits"),
+    "proposal": (b.snapshot(), "p2 (improvement) waits"),
     "accepted": (
         replace(
             b.snapshot(proposals=(b.proposal("p2", status=ProposalStatus.APPLYING),)),
@@ -55,7 +55,7 @@ STAGES = {
         ),
         "ZeroDivisionError",
     ),
-    "what-if": (b.snapshot(), "Extrapolated: no similar plan was measured"),
+    "what-if": (b.snapshot(), "No similar plan has run yet"),
 }  # fmt: skip
 ACCESS = ClusterAccess(
     (("API server", "https://kubernetes.training.example.com:6443, v1.31.2"), ("you are", "ada@example.com")),

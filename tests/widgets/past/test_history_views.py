@@ -57,7 +57,7 @@ def test_runs_are_listed_with_how_they_ended():
     assert "(end" in text
     assert "unknown)" in text
     assert "%dlrover history quick-start --run quick-start@1" in text
-    assert "No run is recorded yet." in history.runs_view(()).text()
+    assert "No runs are recorded yet." in history.runs_view(()).text()
 
 
 @for_each("n", [1, 12, 13, 100])

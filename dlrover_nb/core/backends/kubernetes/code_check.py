@@ -125,4 +125,4 @@ def _why(job: PodJob, end: NodeExited) -> str:
     what = "the data and the code could not be tried in a pod like a worker's"
     if end.out_of_memory:
         return f"{what}: {job.spec.plan.worker.memory_mib} MiB are too little; give workers more memory_mib"
-    return f"{what}: {end.why}; mend that, and submit again"
+    return f"{what}: {end.why}; fix that, and submit again"

@@ -220,7 +220,7 @@ class LocalCluster(OfThisAccount):
                 raise
             if not force:
                 raise BackendError(
-                    f"{error}; `delete {name} --force` removes the job without an answer of its master"
+                    f"{error}; `delete {name} --force` removes the job without asking its master"
                 ) from error
             _end_nodes(folder)
             return
@@ -246,7 +246,9 @@ class LocalCluster(OfThisAccount):
         for folder in _newest_runs().values():
             _end_master(folder)
         sweep(jobs_folder())
-        return "no job runs on this machine any more" + f": {', '.join(running)} ended" * bool(running)
+        return "no jobs are running on this machine any more" + f": {', '.join(running)} ended" * bool(
+            running
+        )
 
     def _stop_by_force(self, name: str, folder: Path) -> None:
         """Stop a job; where its master does not answer, end that and the nodes."""

@@ -165,7 +165,7 @@ def _await_record(job: str, folder: Path, pid: int) -> MasterRecord:
             raise _why_not_started(job, folder)
         time.sleep(POLL_S)
     raise BackendError(
-        f"the master of job {job} did not begin within {START_LIMIT_S:g} s; see {folder / LOG}, and try again"
+        f"the master of job {job} did not start within {START_LIMIT_S:g} s; see {folder / LOG}, and try again"
     )
 
 

@@ -80,14 +80,14 @@ def next_step(ended: Ended, restarts_s: Sequence[float]) -> Step:
     if ended.code in _BY_REQUEST or not ended.has_begun:
         return Step(None)  # the client that submits the job hears why it does not begin
     if ended.code == DAMAGED:
-        return Step(None, "its master cannot go on, as files of the job are damaged")
+        return Step(None, "its master cannot go on, because files of the job are damaged")
     n_restart = sum(at_s > ended.at_s - WITHIN_S for at_s in restarts_s)
     how = how_ended(ended.code)
     if n_restart >= MOST_RESTARTS:
         often = f"{n_restart} times within {WITHIN_S / 60:.0f} minutes"
-        return Step(None, f"its master was started again {often} and ended each time; the last one {how}")
+        return Step(None, f"its master was restarted {often} and ended each time; the last one {how}")
     pause_s = PAUSES_S[n_restart]
-    return Step(pause_s, f"its master {how}; it is started again after {pause_s:g} s")
+    return Step(pause_s, f"its master {how}; restarting it in {pause_s:g} s")
 
 
 def how_ended(code: int) -> str:

@@ -36,7 +36,7 @@ def exited(job: str, node: str, pid: int | None, code: int | None, log: Path) ->
     """
     was_killed = code in {None, -signal.SIGKILL}
     if was_killed and was_out_of_memory(f"{job}-{node}", pid):
-        why = "the kernel killed it for lack of memory"
+        why = "it ran out of memory and the kernel killed it"
         return NodeExited(node, why, was_killed=True, out_of_memory=True)
     failed = code is not None and is_failure(code)
     return NodeExited(node, _why(code, log), was_killed=was_killed, failed=failed)

@@ -70,7 +70,7 @@ class RayNode:
     """
 
     def __init__(self) -> None:
-        self._end = "it had not begun when its master died"
+        self._end = "it had not started when its master died"
 
     def run(self, config_json: bytes) -> None:
         """Run the node to its end; what it raises reaches the master through Ray."""
@@ -327,7 +327,7 @@ class RayBackend:
         """Return how a node ended, from the call that ended with it."""
         why, was_killed, failed = _cause(ref)
         if was_killed and (_says_memory(why) or was_out_of_memory(f"{self._job}-{node}")):
-            return NodeExited(node, f"no memory was left: {why}", was_killed=True, out_of_memory=True)
+            return NodeExited(node, f"out of memory: {why}", was_killed=True, out_of_memory=True)
         return NodeExited(node, why, was_killed=was_killed, failed=failed)
 
     def _forget(self, node: str) -> None:

@@ -30,7 +30,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ELSEWHERE = "what is used on other machines than this one is not measured"
+ELSEWHERE = "use is measured on this machine only"
 
 
 class Allocation(NamedTuple):
@@ -159,7 +159,7 @@ def ray_capacity() -> Capacity:
     except (RayError, ConnectionError) as error:
         raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
     if not shapes:
-        raise BackendError("no machine of the Ray cluster offers CPU to jobs; start one with cores")
+        raise BackendError("no machine of the Ray cluster has cores for jobs; start one that has")
     return Capacity(shapes)
 
 

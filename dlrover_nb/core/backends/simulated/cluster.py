@@ -263,7 +263,7 @@ class SimulatedCluster(OfThisAccount):
         """Refuse: there is nothing to delete."""
         self.job(name)
         raise InvalidValueError(
-            f"a simulated job has nothing to delete; stop {name} ends it, shutdown ends all"
+            f"a simulated job needs no delete; `stop {name}` ends it, `shutdown` ends all"
         )
 
     def shutdown(self, *, force: bool = False) -> str:
@@ -414,7 +414,7 @@ class SimulatedCluster(OfThisAccount):
 
     def _finish(self, name: str, choice: FinishChoice) -> None:
         if (phase := self._runs[name].phase).is_final:
-            raise StaleDecisionError(f"job {name} has {phase}: there is nothing left to finish")
+            raise StaleDecisionError(f"job {name} has {phase}, so there is nothing left to finish")
         self._world.finish(name, str(choice))
         self._catch_up(name)
 
@@ -495,11 +495,11 @@ def _check_simulated(spec: JobSpec, *, has_code: bool) -> None:
     """
     if has_code:
         raise InvalidValueError(
-            "a simulated cluster does not run your own code; name a built-in model, or connect ray"
+            "a simulated cluster cannot run your own code; name a built-in model, or connect ray"
         )
     if spec.foreign is not None:
         raise InvalidValueError(
-            "a simulated cluster runs no programs of others; leave external out, or connect local"
+            "a simulated cluster cannot run external programs; leave external out, or connect local"
         )
     if spec.start_from is not None:
         raise InvalidValueError(

@@ -159,7 +159,7 @@ def expect(kind: type[T], answer: Answer) -> T:
     if isinstance(answer, Failed):
         raise getattr(errors, answer.error, BackendError)(answer.text)
     if isinstance(answer, NotBegun):
-        raise BackendError(f"the job has not begun: {answer.why}; try again when it has")
+        raise BackendError(f"the job has not started yet: {answer.why}; try again once it has")
     raise BackendError(
         f"expected a {kind.__name__} from the job's master, got a {type(answer).__name__}; use the release "
         "of dlrover-nb that the job was submitted with"

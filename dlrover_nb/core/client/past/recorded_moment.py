@@ -54,7 +54,9 @@ def moment_of(history: RunHistory, at_s: float) -> Moment:
 def happenings_of(history: RunHistory) -> tuple[Happening, ...]:
     """Return what happened in a run, as far as its records tell, oldest first."""
     run = history.run
-    events = [Happening(run.started_at_s, HappeningKind.PHASE, f"submitted by {run.owner or 'someone'}")]
+    events = [
+        Happening(run.started_at_s, HappeningKind.PHASE, f"submitted by {run.owner or 'an unnamed user'}")
+    ]
     events += [
         Happening(p.created_at_s, HappeningKind.PROPOSAL, f"{p.id} proposed: {p.candidate.plan.short}")
         for p in history.proposals

@@ -63,10 +63,8 @@ class MitigationBook:
         """
         mitigation = self._all.get(name or "")
         if mitigation is None:
-            opened = f"{self._open} is open" if self._open else "none is open"
-            raise NotFoundError(
-                f"job {self._job} has no action {name!r} against stragglers; {opened}; decide on what is open"
-            )
+            opened = f"open: {self._open}" if self._open else "none is open"
+            raise NotFoundError(f"{self._job} has no straggler action {name} ({opened})")
         return mitigation
 
     def of_decision(self, decision: str) -> Mitigation | None:

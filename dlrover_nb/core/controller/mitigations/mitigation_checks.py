@@ -60,8 +60,8 @@ def check_answer(decision: Decision, book: MitigationBook, now: MitigationContex
     mitigation = book.find(decision.proposal)
     if decision.verdict is Verdict.OVERRIDE:
         raise InvalidValueError(
-            f"a decision on {mitigation.id} must be accept or reject, got override: {mitigation.words} "
-            f"has no plan; reject {mitigation.id}, and order another action or another plan"
+            f"{mitigation.id} ({mitigation.words}) can only be accepted or rejected, got override: it has no "
+            f"plan; reject {mitigation.id}, then order another action or another plan"
         )
     is_rejected = decision.verdict is Verdict.REJECT
     book.check(mitigation, ProposalStatus.REJECTED if is_rejected else ProposalStatus.ACCEPTED)
@@ -84,11 +84,11 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
         When a node's size would exceed the job's quota.
     """
     if decision.action is None:
-        raise InvalidValueError("mitigate needs an action, got none; say what should be done")
+        raise InvalidValueError("mitigate needs an action, got none; say what to do")
     if now.spec.foreign is not None and not isinstance(decision.action.action, AdjustBatches):
         raise InvalidValueError(
-            f"job {now.spec.name} runs its own programs, got: {decision.action.words}; "
-            "of other programs only batch sizes can be adjusted"
+            f"job {now.spec.name} runs its own programs, so only batch sizes can be adjusted; "
+            f"got: {decision.action.words}"
         )
     _check_free(now)
     _check_possible(decision.action.action, now)
@@ -97,8 +97,8 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
 def _check_free(now: MitigationContext) -> None:
     if now.running is not None:
         raise StaleDecisionError(
-            f"job {now.spec.name} must have no other action under way, but {now.running.id} "
-            f"({now.running.words}) is; decide once it has ended"
+            f"job {now.spec.name} is still busy with {now.running.id} ({now.running.words}); "
+            "try again once that has ended"
         )
 
 
@@ -114,7 +114,8 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
             n_worker = len(now.nodes.workers)
             if action.n >= max(n_worker, 1):
                 raise InvalidValueError(
-                    f"n must be below the number of workers, {n_worker}, got {action.n}; leave out fewer"
+                    f"n must be less than the number of workers, {n_worker}, got {action.n}; choose a "
+                    "smaller n"
                 )
         case KillRestart():
             _check_nodes((action.node,), action.role, now)
@@ -122,15 +123,15 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
             _check_nodes((action.node,), action.role, now)
             if now.room is not None and (over := now.room.over_quota(action)):
                 raise CapacityError(
-                    f"to {action.words} must keep job {now.spec.name} within its quota, got {over}; "
-                    "give it less, or submit the job with a larger quota"
+                    f"to {action.words} would exceed the quota of job {now.spec.name}: {over}; "
+                    "choose a smaller size, or submit the job with a larger quota"
                 )
         case MoveBuckets():
             _check_nodes((action.ps,), Role.PS, now)
             if len(now.nodes.ps) < 2:
                 raise InvalidValueError(
-                    f"{action.ps} must have another parameter server to give buckets to, got none; "
-                    "scale to more of them first, or restart it"
+                    f"{action.ps} is the only parameter server, so its buckets cannot move; "
+                    "add a parameter server first, or restart this one"
                 )
         case _ as never:
             assert_never(never)
@@ -143,8 +144,8 @@ def _check_nodes(names: Iterable[str], role: Role, now: MitigationContext) -> No
         more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
         reporting = ", ".join(nodes[:MOST_NAMED]) + more or "none"
         raise NotFoundError(
-            f"job {now.spec.name} has no {role.value} {unknown[0]!r} that has reported under this plan; "
-            f"those that have: {reporting}. One that has just started does so within seconds"
+            f"job {now.spec.name} has no {role.value} {unknown[0]} that has reported under this plan "
+            f"(reporting: {reporting}); a node that has just started reports within seconds"
         )
 
 

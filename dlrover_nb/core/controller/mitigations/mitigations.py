@@ -152,8 +152,8 @@ class Mitigations:
         try:
             answers = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
         except InvalidValueError as error:  # no sizes sum to the global batch
-            self._tell("solution", "", f"{self._state.spec.stragglers} finds no answer: {error}", at_s)
-            self.expire(at_s, f"{self._state.spec.stragglers} finds no answer any more")
+            self._tell("solution", "", f"{self._state.spec.stragglers} has no solution: {error}", at_s)
+            self.expire(at_s, f"{self._state.spec.stragglers} has no solution any more")
             return
         moves = self._cores.moves(self._book.open, at_s)
         proposed = [each for each in (*answers, *moves) if self._may_propose(each.action, at_s)]
@@ -162,7 +162,7 @@ class Mitigations:
         for refusal in decided.refusals:
             if running is not None and not differs(running.action.action, refusal.action):
                 continue  # it is being done
-            text = f"{refusal.action.words}: not now, as {refusal.reason}"
+            text = f"{refusal.action.words}: not now, because {refusal.reason}"
             self._tell(refusal.rule, subject(refusal.action), text, at_s)
         if running is None:
             self._offer(decided.orders, decided.refusals, proposed, at_s)
@@ -193,7 +193,9 @@ class Mitigations:
                 why = (each.reason for each in refusals if not differs(action, each.action))
                 self.expire(at_s, next(why, "it would no longer help"))
                 return
-            self._book.close_open(ProposalStatus.SUPERSEDED, at_s, f"better is now: {orders[0].action.words}")
+            self._book.close_open(
+                ProposalStatus.SUPERSEDED, at_s, f"a better action: {orders[0].action.words}"
+            )
         if orders:
             first = orders[0]
             gain = next((each.gain for each in proposed if each.action == first.action), None)

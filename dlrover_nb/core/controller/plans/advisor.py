@@ -269,7 +269,7 @@ class Advisor:
         if (why := self._lost(analysis, proposal, candidate)) or advice is None:
             return self.expire(at_s, why) if why else ()
         if may_replace:
-            return self._supersede(at_s, f"{advice.candidate.plan.short} may be applied by auto mode")
+            return self._supersede(at_s, f"{advice.candidate.plan.short} is one that auto mode may apply")
         is_better = self._is_better(advice, proposal, candidate.prediction) or rescues_deadline(
             advice.candidate, candidate
         )
@@ -279,7 +279,7 @@ class Advisor:
         """Say why a proposal has no benefit any more, its plan now a `candidate`; empty where it has."""
         now = analysis.current
         if lacks_memory(analysis.situation, candidate.plan):
-            return "its nodes would lack memory, by the newest forecast"
+            return "by the latest forecast its nodes would run out of memory"
         is_dearer = proposal.candidate.cost >= now.cost
         must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
         is_no_gain = candidate.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change

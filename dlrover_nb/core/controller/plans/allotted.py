@@ -61,7 +61,7 @@ class Allotted:
             return ()
         self._state.change_quota(event.quota)
         because = f" ({event.by + ': ' if event.by else ''}{event.why})" if event.why else ""
-        self._story.add(event.at_s, f"beside other jobs it may plan with: {event.quota}{because}")
+        self._story.add(event.at_s, f"its share beside other jobs: {event.quota}{because}")
         return ()
 
     def _queued(self, event: QuotaChanged) -> tuple[Scale, ...]:
@@ -91,7 +91,7 @@ class Allotted:
             return
         self._until_s = None
         if self._state.queue is not None:
-            self._state.queued(QueuePlace(why=f"{self._by} is silent; scale the job to start it now"))
+            self._state.queued(QueuePlace(why=f"{self._by} does not answer; scale the job to start it now"))
         if self._state.quota != Quota():
             self._state.change_quota(Quota())
-            self._story.add(at_s, f"{self._by} is silent: it plans without a quota of its own")
+            self._story.add(at_s, f"{self._by} does not answer: the job plans without a quota for now")

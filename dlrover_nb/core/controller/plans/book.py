@@ -70,10 +70,8 @@ class ProposalBook:
         """
         proposal = self._proposals.get(name or "")
         if proposal is None:
-            ids = ", ".join(self._proposals) or "none so far"
-            raise NotFoundError(
-                f"job {self._job} must know the proposal, got {name!r} (known: {ids}); see its plans"
-            )
+            opened = f"open: {self._open}" if self._open else "none is open"
+            raise NotFoundError(f"{self._job} has no proposal {name} ({opened})")
         return proposal
 
     def check(self, proposal: Proposal, to: ProposalStatus) -> None:
@@ -100,7 +98,7 @@ class ProposalBook:
             del self._proposals[next(iter(self._proposals))]
         self._story.add(
             at_s,
-            f"{proposal.id} proposed ({advice.kind}): {advice.candidate.plan.short}. {advice.why}"
+            f"{proposal.id} proposed ({advice.kind.words}): {advice.candidate.plan.short}. {advice.why}"
             + (note and f" ({note})"),
             about=proposal.id,
         )

@@ -47,8 +47,9 @@ def check_move(proposal: Decidable, to: ProposalStatus, *, story: Iterable[str] 
     if to in TRANSITIONS[proposal.status]:
         return
     raise StaleDecisionError(
-        f"{_kind(proposal)} {proposal.id} must be {_sources(to)} to become {to}, but it is {proposal.status}"
-        f"{proposal.note and ' (' + proposal.note + ')'}; decide on what is open now",
+        f"{_kind(proposal)} {proposal.id} is already {proposal.status}"
+        f"{proposal.note and ' (' + proposal.note + ')'}, so it cannot become {to}; "
+        "decide on what is open now",
         story,
     )
 
@@ -83,7 +84,3 @@ def move(
 
 def _kind(proposal: Proposal | Mitigation) -> str:
     return "proposal" if isinstance(proposal, Proposal) else "action"
-
-
-def _sources(to: ProposalStatus) -> str:
-    return " or ".join(status for status, targets in TRANSITIONS.items() if to in targets) or "new"

@@ -225,7 +225,7 @@ class Rollouts:
 def _format_outcome(outcome: Outcome) -> str:
     text = f"{outcome.decision} reached {outcome.measured_samples_per_s:,.0f} samples/s"
     if outcome.host_share >= FELT_SHARE:
-        text += f" while other load on the host took {outcome.host_share:.0%} of the time"
+        text += f" while other work on the host took {outcome.host_share:.0%} of the time"
     if outcome.promised is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"
         there = outcome.promised.samples_per_s * (1 - outcome.host_share)

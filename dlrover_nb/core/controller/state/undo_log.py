@@ -121,21 +121,21 @@ def check_undo(decision: Decision, changes: Sequence[UndoableChange], job: str) 
         raise NotFoundError(nothing_to_undo(job))
     if decision.undoes not in ids:
         raise NotFoundError(
-            f"job {job} has no change {decision.undoes} to undo, or it was not applied; "
-            f"the latest change is {ids[-1]}"
+            f"job {job} has no change {decision.undoes} to undo (latest: {ids[-1]}); "
+            "a change that was not applied needs no undo"
         )
     later = [change.decision for change in changes[ids.index(decision.undoes) + 1 :]]
     if later:
         since = ", then ".join(f"{d.id} ({d.words} by {d.by})" for d in later)
         raise StaleDecisionError(
-            f"{decision.undoes} must be the latest change of job {job} to be undone, but since then came "
-            f"{since}; undo {later[-1].id}, or set what you want"
+            f"only the latest change of job {job} can be undone, and {decision.undoes} was followed by "
+            f"{since}; undo {later[-1].id} first, or set what you want"
         )
     back = changes[-1].back
     request = (decision.verdict, decision.plan, decision.mode, decision.pins, decision.action)
     if request != (back.verdict, back.plan, back.mode, back.pins, back.action):
         raise InvalidValueError(
-            f"the undo of {decision.undoes} must be: {back.words}, got: {decision.words}; ask for undo alone"
+            f"to undo {decision.undoes} means: {back.words}, got: {decision.words}; ask for the undo alone"
         )
 
 
@@ -156,13 +156,13 @@ def check_version(decision: Decision, changes: Sequence[UndoableChange], job: st
         f"{change.decision.id} ({change.decision.words} by {change.decision.by})"
         for change in changes[start:]
     )
-    came = f"since then came {since}" if since else "that change was taken back or never applied"
+    came = f"since then it had {since}" if since else "that change was undone or never applied"
     raise StaleDecisionError(
-        f"{decision.words} was decided on job {job} as of {decision.seen}, but {came}; look at the job as "
-        "it is now"
+        f"job {job} has changed since you looked (you saw {decision.seen}, and decided: {decision.words}): "
+        f"{came}; look at it again, then decide"
     )
 
 
 def nothing_to_undo(job: str) -> str:
     """Say that nothing can be undone."""
-    return f"job {job} has nothing to undo: no decision has changed its plan, its mode or its pins"
+    return f"job {job} has nothing to undo: its plan, mode and pins were never changed"

@@ -395,10 +395,10 @@ class ExternalMaster(LossState):
             self._note(in_quarantine(self.name, isolated[0]), at_s)
             return
         if budget.exhausted(at_s, n_planned):
-            failure = f"{node.role} nodes keep failing; the last one, {node.id}: {why}"
+            failure = f"{node.role} nodes keep failing; last {node.id}: {why}"
             self._fail_plan(failure, at_s)
             return
-        self._note(f"{node.id} {'was lost' if node.address else 'did not begin'}: {why}", at_s)
+        self._note(f"{node.id} {'was lost' if node.address else 'did not start'}: {why}", at_s)
 
     def _give_up_waiting(self, at_s: float) -> None:
         """Roll back a plan that finds no room; a job without another plan waits indefinitely."""

@@ -96,7 +96,7 @@ def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
 def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:
     """Grant no more rows, as early stopping does; shards at hand are completed."""
     if state.is_ended or state.is_evaluating or state.stop_reason:
-        raise StaleDecisionError(f"job {state.spec.name} must be training to be finished early; it is ending")
+        raise StaleDecisionError(f"job {state.spec.name} is already ending, so it cannot be finished early")
     state.stopped_early = str(choice)
     state.train.close()
     state.note(f"{choice}; the current shards are trained, then the model is evaluated", at_s)
@@ -105,7 +105,9 @@ def _finish(state: JobState, choice: FinishChoice, at_s: float) -> None:
 def _check(state: JobState, sizes: Mapping[str, int]) -> None:
     workers = [worker.id for worker in state.roster.workers]
     if not sizes or not set(sizes) <= set(workers):
-        raise InvalidValueError(f"expected sizes of {', '.join(workers) or 'no workers'}, got {dict(sizes)}")
+        raise InvalidValueError(
+            f"expected batch sizes of {', '.join(workers) or 'no workers'}, got {dict(sizes)}"
+        )
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {dict(sizes)}")
 

@@ -128,9 +128,7 @@ def read_back(
         checkpoints |= {name_of(each): each for each in entry.kept}
         state = entry.state or state
     if state is None or ledgers is None:
-        raise CheckpointError(
-            "expected a write-ahead log that begins with a complete entry, got none; submit the job again"
-        )
+        raise CheckpointError("the write-ahead log has no complete entry at its start; submit the job again")
     master.ledgers = ledgers
     return state, tuple(checkpoints.values())
 

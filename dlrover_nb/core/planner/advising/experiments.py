@@ -148,11 +148,11 @@ def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan:
     change = change_words(plan, candidate.plan)
     p = candidate.prediction
     if analysis.model.report_.n_plan == 1:
-        evidence = "only this plan's own iteration time is known"
+        evidence = "we have measured only this plan"
     else:
-        evidence = f"{analysis.model.report_.n_plan} plans are measured and do not determine which is better"
+        evidence = f"the {analysis.model.report_.n_plan} plans measured so far do not show which is better"
     return (
-        f"Experiment: {evidence}. With {change} the job would reach between {p.low:,.0f} and {p.high:,.0f} "
-        f"samples/s (now {analysis.current.prediction.samples_per_s:,.0f}); trying it removes about "
-        f"{removes:.0%} of the uncertainty about better plans."
+        f"Experiment: {evidence}. With {change} the job would reach {p.low:,.0f} to {p.high:,.0f} samples/s "
+        f"(now {analysis.current.prediction.samples_per_s:,.0f}). Trying it removes about {removes:.0%} of "
+        "our uncertainty about better plans."
     )

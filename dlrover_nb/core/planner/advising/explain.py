@@ -81,7 +81,7 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     constraints = [*_pinned(s.pins, plan), *_at_bounds(analysis, plan)]
     if s.host is not None and s.host.is_limiting:
         gives = f"{s.host.given_cores:.2g} of {s.host.wanted_cores:.2g} cores"
-        constraints.append(f"other work on the host, which leaves this job {gives}")
+        constraints.append(f"the host is busy with other work: this job gets {gives}")
     constraints += _forbidden(
         "quota of the job", larger, plan, lambda c: bool(over_quota(c.plan, s.spec.bounds))
     )
@@ -95,9 +95,7 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     constraints += _budget(analysis, candidate, larger)
     constraints += _total_budget(analysis, candidate, larger)
     constraints += _deadline(analysis, candidate, smaller)
-    words = (
-        f"memory: each {role} needs {mib} MiB, by the measurements so far" for role, mib in needs.items()
-    )
+    words = (f"memory: by what we measured, each {role} needs {mib} MiB" for role, mib in needs.items())
     return (*constraints, *words)
 
 
@@ -169,13 +167,12 @@ def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str
     if p.samples_per_s <= speed:
         return ""
     if candidate.gain_samples_per_s <= 0:
-        return f"Its pause of {candidate.transition_s:.2g} s would not pay off in the remaining training."
+        return f"Too little training is left to make up for its pause of {candidate.transition_s:.2g} s."
     least = (1 + min_gain) * speed
     if p.low >= least:
         return ""
     return (
-        f"Its gain is not certain: the low end of its band is {p.low:,.0f} samples/s, "
-        f"a change is proposed from {least:,.0f}."
+        f"Its gain is uncertain: it may reach only {p.low:,.0f} samples/s, and a change needs {least:,.0f}."
     )
 
 
@@ -184,7 +181,7 @@ def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str
     faster = candidate.prediction.samples_per_s / chosen.prediction.samples_per_s - 1
     dearer = candidate.cost - chosen.cost
     cost = f"{dearer:+.4g} {analysis.cost_unit}"
-    return f"Compared with the chosen plan it reaches {faster:+.0%} samples/s for {cost}."
+    return f"Compared with the chosen plan: {faster:+.0%} samples/s for {cost}."
 
 
 def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
@@ -235,7 +232,7 @@ def _pinned(pins: Pins, plan: ResourcePlan) -> Iterator[str]:
     for name in Pins.__slots__:
         value = getattr(pins, name)
         if value is not None:
-            departs = "" if Pins(**{name: value}).allows(plan) else ", which the plan does not match"
+            departs = "" if Pins(**{name: value}).allows(plan) else ", but the plan differs"
             yield f"{name}: {value:g}, pinned{departs}"
 
 
@@ -247,9 +244,9 @@ def _at_bounds(analysis: Analysis, plan: ResourcePlan) -> Iterator[str]:
         if getattr(s.pins, axis) is not None:
             continue
         if own >= ladder[-1]:
-            yield f"{axis}: {own:g}, the most that the job's bounds allow"
+            yield f"{axis}: {own:g}, the maximum that the job allows"
         elif own <= ladder[0] and axis not in {"workers", "ps"}:
-            yield f"{axis}: {own:g}, the least that the job's bounds allow"
+            yield f"{axis}: {own:g}, the minimum that the job allows"
 
 
 def _forbidden(
@@ -265,7 +262,7 @@ def _budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Candidate
     if budget is None or price is None:
         return []
     if price > budget:
-        return [f"budget: {budget:g} {money} per hour, the plan costs {price:.4g}"]
+        return [f"budget: {budget:g} {money} per hour, but the plan costs {price:.4g}"]
     return _forbidden(
         f"budget of {budget:g} {money} per hour, the plan costs {price:.4g}",
         larger,
@@ -280,11 +277,11 @@ def _total_budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Can
         return []
     limit = f"{s.spec.budget_total:g} {s.spec.prices.currency}"
     ends = (
-        f"total budget of {limit}, of which {s.money_left:.4g} are left: "
-        f"the plan costs {candidate.end_cost:.4g} until the end, {percent(chance)} probable to be within it"
+        f"total budget of {limit}, {s.money_left:.4g} left: the plan costs {candidate.end_cost:.4g} until "
+        f"the end, with a {percent(chance)} chance to be enough"
     )
     if chance < wanted:
-        return [f"{ends}; {percent(wanted)} is wanted"]
+        return [f"{ends}; you want {percent(wanted)}"]
     dearer = [change_words(candidate.plan, c.plan) for c in larger if (c.in_budget or 0.0) < wanted]
     return [f"{ends}; below {percent(wanted)} with {' or '.join(dearer)}"] if dearer else []
 
@@ -294,12 +291,12 @@ def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candid
     if left_s is None or chance is None or candidate.margin_s is None:
         return []
     ends = (
-        f"deadline in {left_s / 60:,.0f} min, met with {percent(chance)} probability, "
+        f"deadline in {left_s / 60:,.0f} min: a {percent(chance)} chance to meet it, "
         f"{margin_words(candidate.margin_s)}"
     )
     if s.stop is not None:
         ends = f"{ends}, as {s.stop.words}"
     if chance < wanted:
-        return [f"{ends}: {percent(wanted)} is wanted"]
+        return [f"{ends}; you want {percent(wanted)}"]
     late = [change_words(candidate.plan, c.plan) for c in smaller if (c.in_time or 0.0) < wanted]
-    return [f"{ends}: below {percent(wanted)} with {' or '.join(late)}"] if late else []
+    return [f"{ends}; below {percent(wanted)} with {' or '.join(late)}"] if late else []

@@ -92,9 +92,7 @@ def smaller_request(
     saving = 1 - smaller.cost / now.cost
     if saving < settings.min_saving or (smaller.chance or 1.0) < min(now.chance or 0.0, s.deadline_chance):
         return None
-    why = (
-        f"{memory_words(s, smaller.plan)} That saves {saving:.0%} of what the plan costs, at the same speed."
-    )
+    why = f"{memory_words(s, smaller.plan)} That saves {saving:.0%} of the cost, at the same speed."
     return Advice(ProposalKind.IMPROVE, smaller, why)
 
 
@@ -296,17 +294,19 @@ def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
 
 def _rescue_why(rescue: Candidate, now: Candidate, wanted: float, *, n: int) -> str:
     which = (
-        f"It is the best of {n} plan{'s' * (n != 1)} that reach {percent(wanted)}."
+        f"It is the best of the {n} plan{'s' * (n != 1)} with at least {percent(wanted)}."
         if n
-        else f"No plan reaches {percent(wanted)}: this is the most probable one."
+        else f"No plan reaches {percent(wanted)}; this one comes closest."
     )
     chance, before = percent(rescue.chance or 0.0), percent(now.chance or 0.0)
     if now.in_budget is not None and now.in_budget == now.chance:
         ends = f"{rescue.end_cost:,.4g} until the end, {now.end_cost:,.4g} now"
-        return f"For the total budget: {chance} probable to be enough ({ends}), {before} now. {which}"
+        return (
+            f"The total budget will be enough with {chance} probability ({ends}); now it is {before}. {which}"
+        )
     margin = margin_words(rescue.margin_s or 0.0)
     meets = f"This plan meets the deadline with {chance} probability ({margin})"
-    return f"{meets}, the present one with {before}. {which}"
+    return f"{meets}; the present one with {before}. {which}"
 
 
 def _in_time_words(candidate: Candidate) -> str:
@@ -339,8 +339,8 @@ def _exploration(analysis: Analysis, settings: PlannerSettings, free: NDArray[np
 def _back_why(candidate: Candidate, now: Candidate) -> str:
     speed, before = now.prediction.samples_per_s, candidate.prediction.samples_per_s
     return (
-        f"Back to the best measured plan: it trains {before:,.0f} samples/s in the mean, the present one "
-        f"{speed:,.0f}, and that is known better."
+        f"Back to the best plan measured so far: {before:,.0f} samples/s on average, against {speed:,.0f} "
+        "now."
     )
 
 
@@ -348,7 +348,7 @@ def _improve_why(candidate: Candidate, now: Candidate, cost_unit: str) -> str:
     p, speed = candidate.prediction, now.prediction.samples_per_s
     added = candidate.cost - now.cost
     return (
-        f"{candidate.reason} {p.samples_per_s:,.0f} samples/s expected "
-        f"(90 % band {p.low:,.0f} to {p.high:,.0f}), now {speed:,.0f}: "
-        f"{p.samples_per_s / speed - 1:+.0%} for {added:+.4g} {cost_unit}."
+        f"{candidate.reason} We expect {p.samples_per_s:,.0f} samples/s, {p.low / speed:.2g} to "
+        f"{p.high / speed:.2g} times as fast as now ({speed:,.0f}), for {abs(added):.4g} {cost_unit} "
+        f"{'less' if added < 0 else 'more'}."
     )

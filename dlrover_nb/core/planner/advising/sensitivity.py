@@ -86,7 +86,7 @@ def _flip(
 
     if plan_of(analysis) != recommended.plan:
         return None
-    quantities = [_throughput(f"throughput of {n}", analysis, c, plan_of) for n, c in speeds.items()]
+    quantities = [_throughput(n, analysis, c, plan_of) for n, c in speeds.items()]
     quantities += _of_situation(analysis, moved_to, plan_of)
     return nearest_break_even(quantities, recommended=recommended.plan, present=present)
 
@@ -113,16 +113,17 @@ def suppose(
 
 
 def _throughput(
-    name: str, analysis: Analysis, candidate: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
+    whose: str, analysis: Analysis, candidate: Candidate, plan_of: Callable[[Analysis], ResourcePlan]
 ) -> Quantity:
     p, plan = candidate.prediction, candidate.plan
     row = (float(plan.worker.count), float(plan.ps.count), plan.worker.cpu, plan.ps.cpu)
     return Quantity(
-        name,
+        f"throughput of {whose}",
         p.samples_per_s,
         "samples/s",
         max(log(p.high / p.low) / BAND_SD, LEAST_SPREAD),
         lambda value: plan_of(suppose(analysis, factors={row: value / p.samples_per_s})),
+        clauses=(f"{whose} reached less than", f"{whose} reached more than"),
     )
 
 
@@ -138,16 +139,23 @@ def _of_situation(
     if s.n_sample_left > 0:
         left = asked(lambda value: replace(s, n_sample_left=round(value)))
         name = "number of samples left to train"
-        quantities.append(Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False))
+        clauses = ("the samples left to train were fewer than", "")
+        quantities.append(
+            Quantity(name, float(s.n_sample_left), "", LEFT_SPREAD, left, up=False, clauses=clauses)
+        )
     pause_s = moved_to.transition_s
     if pause_s > 0:
         kind = transition_kind(s.plan, moved_to.plan, s.spec.migration, s.capacity)
         others = tuple(p for p in s.pauses if p[0] != kind)
         pause = asked(lambda value: replace(s, pauses=(*others, (kind, value))))
-        quantities.append(Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause))
+        clauses = ("switching took less than", "switching took longer than")
+        quantities.append(
+            Quantity("pause of the transition", pause_s, "s", PAUSE_SPREAD, pause, clauses=clauses)
+        )
     prices = s.spec.prices
     if prices.cpu_hour and prices.gib_hour is not None:
         price = asked(lambda value: replace(s, spec=replace(s.spec, prices=replace(prices, cpu_hour=value))))
         unit, spread = f"{prices.currency} per hour", PRICE_SPREAD[prices.assumed]
-        quantities.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price))
+        clauses = ("a core cost less than", "a core cost more than")
+        quantities.append(Quantity("price of a core", prices.cpu_hour, unit, spread, price, clauses=clauses))
     return quantities

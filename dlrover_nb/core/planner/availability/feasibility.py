@@ -40,18 +40,16 @@ def check_room(
     """
     over = over_quota(plan, bounds)
     if over:
-        raise CapacityError(
-            f"the plan must keep to the job's quota, got {plan.short} = {over}; {_possible(plan, bounds)}"
-        )
+        raise CapacityError(f"{plan.short} exceeds the job's quota ({over}); {_possible(plan, bounds)}")
     check_fits(plan, capacity)
     if not _is_reachable(plan, capacity, beside):
         assert beside is not None
         peak = change_needs(beside, plan)
         raise CapacityError(
-            f"new parameter servers must fit beside those of {beside.short}, as nothing of this job outlives "
-            f"its pods, got {plan.short}: while both run, {sum(cpu for cpu, _ in peak):g} cores and "
-            f"{sum(mib for _, mib in peak)} MiB are needed; set checkpoint_url, or choose fewer or "
-            "smaller ones"
+            f"the parameter servers of {plan.short} must fit beside those of {beside.short}, because this "
+            "job "
+            f"keeps nothing outside its pods: while both run they need {sum(cpu for cpu, _ in peak):g} cores "
+            f"and {sum(mib for _, mib in peak)} MiB; set checkpoint_url, or choose fewer or smaller ones"
         )
 
 
@@ -96,5 +94,5 @@ def _possible(plan: ResourcePlan, bounds: PlanBounds) -> str:
     mib = inf if bounds.quota_memory_mib is None else bounds.quota_memory_mib - plan.ps.total_memory_mib
     most = min(cpu / plan.worker.cpu, mib / plan.worker.memory_mib)
     if most >= 1:
-        return f"beside these PS it allows {int(most)} worker{'s' * (int(most) != 1)} of this size"
-    return "not even 1 worker of this size is allowed beside these PS; give each node less"
+        return f"with these PS, {int(most)} worker{'s' * (int(most) != 1)} of this size would fit"
+    return "with these PS, not even 1 worker of this size fits; choose smaller nodes"

@@ -111,13 +111,13 @@ def needs_of(job: JobSummary | JobSnapshot) -> list[Need]:
 def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
     """Return when a wait ends by prediction, by sums of cores and memory."""
     if wait.ends_in_s is not None:
-        return WaitEnd(wait.ends_in_s, "As the brain of the cluster predicts it.")
+        return WaitEnd(wait.ends_in_s, "The brain of the cluster predicts it.")
     if wait.kind not in {WaitKind.CAPACITY, WaitKind.QUOTA}:
-        return WaitEnd(None, "No job holds what it waits for; when that comes is not known.")
+        return WaitEnd(None, "No job here holds what it waits for, so we cannot say when it comes.")
     cpu, mib = free.total_cpu, free.total_memory_mib
     if _is_enough(wait, cpu, mib):
         return WaitEnd(
-            0.0, "Enough is free in sum: it waits for one machine with room for a node, or its turn."
+            0.0, "Enough is free in total: it waits for one machine with room for a node, or for its turn."
         )
     predictable = sorted((h for h in holders if h.left_s is not None), key=lambda h: h.left_s or 0.0)
     for i, holder in enumerate(predictable):
@@ -129,8 +129,10 @@ def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
     all_cpu, all_mib = cpu + sum(h.cpu for h in unknown), mib + sum(h.memory_mib for h in unknown)
     if unknown and _is_enough(wait, all_cpu, all_mib):
         names = ", ".join(h.job for h in unknown)
-        return WaitEnd(None, f"Not known: {names} must end, and made no progress to predict it from.")
-    return WaitEnd(None, "Not when any job here ends: it needs more than jobs hold and is free together.")
+        return WaitEnd(None, f"After {names}; no progress has been measured there to predict when.")
+    return WaitEnd(
+        None, "Never at this size: it needs more than all jobs here hold and the free room together."
+    )
 
 
 def _is_enough(wait: Wait, cpu: float, memory_mib: float) -> bool:

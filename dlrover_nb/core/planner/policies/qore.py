@@ -101,8 +101,8 @@ def _reason(best: Candidate, now: Candidate, aim: Aim) -> str:
     if aim is Aim.FASTER:
         faster = best.prediction.samples_per_s / now.prediction.samples_per_s - 1
         return f"Cores are idle: {faster:+.0%} samples/s with this plan"
-    state = f"with {now.plan.short} it is {percent(now.in_time or 0.0)} probable to be in time"
-    then = f"{percent(best.in_time or 0.0)} with this plan, {margin_words(best.margin_s or 0.0)}"
+    state = f"{now.plan.short} has a {percent(now.in_time or 0.0)} chance to be in time"
+    then = f"this plan {percent(best.in_time or 0.0)}, {margin_words(best.margin_s or 0.0)}"
     return f"{'The deadline is in danger' if aim is Aim.IN_TIME else 'The job has slack'}: {state}, {then}"
 
 

@@ -57,10 +57,12 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
     start = warmstart.warm_start(traits, past, into=warmstart.into_space(bounds, capacity, spec.pins))
     if start is None:
-        return Start(own, None, "Starts with the requested plan: no similar job has finished yet.")
+        return Start(own, None, "We start with the requested plan: no similar job has finished yet.")
     price, budget = pricing.cost_per_hour(start.plan, spec.prices), spec.budget_per_hour
     if budget is not None and (price is None or price > budget):
-        why = f"Starts with the requested plan: the plan of similar jobs exceeds {budget:g} per hour."
+        why = (
+            f"We start with the requested plan: the plan of similar jobs costs more than {budget:g} per hour."
+        )
         return Start(own, start.prior, why)
     return Start(start.plan, start.prior, start.why)
 

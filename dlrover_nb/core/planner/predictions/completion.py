@@ -229,7 +229,12 @@ class Completion:
 
     def _reasoned(self, bare: Candidate, breakdown: tuple[TermShare, ...]) -> Candidate:
         plan, s = bare.plan, self.situation
-        why = reason((s.plan, self.now_breakdown), (plan, breakdown), identified=self.identified)
+        why = reason(
+            (s.plan, self.now_breakdown),
+            (plan, breakdown),
+            identified=self.identified,
+            gain=bare.prediction.samples_per_s / self.now.samples_per_s - 1,
+        )
         return replace(bare, breakdown=breakdown, reason=why)
 
 

@@ -416,7 +416,7 @@ class SimJob(SnapshotSource):
         self._retire(node, has_report=False, error=why)
         if n_lost > self._settings.max_lost:
             last = f"the last one, {node.id}: {why}"
-            self._end(JobPhase.FAILED, f"{node.role} nodes keep failing; {last}")
+            self._end(JobPhase.FAILED, f"{node.role} nodes keep failing; last {last}")
             return
         if node.is_wanted:
             new = self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)

@@ -22,6 +22,11 @@ class ProposalKind(StrEnum):
     IMPROVE = "improve"
     PROTECT = "protect"  # more memory, before or after a node runs out of memory
 
+    @property
+    def words(self) -> str:
+        """What people read; files and the API have the value itself."""
+        return {"explore": "experiment", "improve": "improvement", "protect": "protection"}[self.value]
+
 
 class ProposalStatus(StrEnum):
     """Life of a proposal; the transitions stand in `core.controller.plans.proposal_states`."""

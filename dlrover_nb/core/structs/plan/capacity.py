@@ -262,4 +262,4 @@ def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
     most = n_more(capacity, [ps] * plan.ps.count, worker, at_most=plan.worker.count - 1)
     if most:
         return f"beside these PS, {most} worker{'s' * (most != 1)} of this size would fit"
-    return "not even 1 worker of this size fits beside these PS; give each node less"
+    return "not even 1 worker of this size fits beside these PS; choose smaller nodes"

@@ -107,7 +107,7 @@ def test_a_pod_that_the_cluster_takes_away_is_made_again(check):
     evicted = {"phase": "Failed", "reason": "Evicted"}
     assert check(evicted, None, RIGHT).features == FEATURES
     assert check.n_made == 3
-    with pytest.raises(JobFailedError, match=r"evicted \(Evicted\); mend that, and submit again"):
+    with pytest.raises(JobFailedError, match=r"evicted \(Evicted\); fix that, and submit again"):
         check(evicted, evicted, evicted)
 
 

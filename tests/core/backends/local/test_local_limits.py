@@ -37,7 +37,7 @@ def test_a_master_that_begins_within_its_limit_is_found(tmp_path: Path) -> None:
 
 
 def test_a_master_that_does_not_begin_is_given_up_with_the_place_of_its_log(tmp_path: Path) -> None:
-    text = f"the master of job ads did not begin within 90 s; see {tmp_path}/"
+    text = f"the master of job ads did not start within 90 s; see {tmp_path}/"
     with pytest.raises(BackendError, match=f"^{re.escape(text)}.*, and try again$"):
         begun_after(90.2, tmp_path)
 

@@ -117,7 +117,7 @@ def test_masters_that_die_at_once_are_given_up_and_it_is_said(
     assert not night.lasts
     assert night.n_begun == 1 + len(PAUSES_S)
     assert night.words[-1].startswith(
-        "its master was started again 5 times within 10 minutes and ended each time"
+        "its master was restarted 5 times within 10 minutes and ended each time"
     )
     assert night.words[-1].endswith(master_supervisor.how_ended(code))
 
@@ -133,7 +133,7 @@ def test_damaged_files_are_not_tried_again(tmp_path: Path) -> None:
     night = Night(tmp_path, 1.0, DAMAGED, begins=False)
     night.pass_by()
     assert night.n_begun == 1
-    assert night.words[-1] == "its master cannot go on, as files of the job are damaged"
+    assert night.words[-1] == "its master cannot go on, because files of the job are damaged"
 
 
 def test_a_job_that_never_began_is_left_to_the_client_that_submits_it(tmp_path: Path) -> None:
@@ -188,9 +188,7 @@ def test_a_killed_process_is_started_again_with_the_reason_and_its_orderly_end_i
         until(lambda: (note := read_supervisor(tmp_path)) and note.words, what="the end of the first")
         assert local_cluster._goes_on(tmp_path)
         text = local_cluster._why_without("ads", tmp_path)
-        assert text.endswith(
-            "(SIGKILL), perhaps because the machine was out of memory; it is started again after 1 s"
-        )
+        assert text.endswith("(SIGKILL), perhaps because the machine was out of memory; restarting it in 1 s")
         until((tmp_path / END).exists, what="the second")
         assert not supervisor.wait()
     assert (tmp_path / "words").read_text().startswith("was killed by signal 9 (SIGKILL)")

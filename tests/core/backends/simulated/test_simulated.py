@@ -153,7 +153,7 @@ def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     accepted = handle.decide(Accept(proposal.id))
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
     handle.decide(SetMode(Mode.MANUAL))
-    with pytest.raises(StaleDecisionError, match=r"since then came d2 \(mode manual by"):
+    with pytest.raises(StaleDecisionError, match=r"since then it had d2 \(mode manual by"):
         handle.decide(Undo(accepted.id))
     handle.decide(Undo("d2"))
     assert handle.snapshot().mode is Mode.SUGGEST
@@ -293,9 +293,7 @@ def test_connect_makes_one_and_a_users_job_runs_there():
         assert cluster.capacity().total_cpu == 64
         handle = cluster.submit(JobSpec("quick-start", n_epoch=200))
         until("training", lambda: handle.snapshot().train.n_sample_done > 0)
-        with pytest.raises(
-            InvalidValueError, match="a simulated job has nothing to delete; stop quick-start"
-        ):
+        with pytest.raises(InvalidValueError, match="a simulated job needs no delete; `stop quick-start`"):
             cluster.delete("quick-start", force=True)
     finally:
         cluster.shutdown(force=True)

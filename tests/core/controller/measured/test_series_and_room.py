@@ -134,7 +134,7 @@ def test_room_lost_under_the_running_plan_is_told(job):
     job.train(5)
     job.tell(RoomChanged(job.at_s, Capacity((NodeShape(0.5, 8000),))))
     assert any(
-        "no longer has room for the current plan, 1w x 0.5 + 1p x 0.25" in line for line in job.view.story
+        "has no room any more for the current plan, 1w x 0.5 + 1p x 0.25" in line for line in job.view.story
     )
 
 

@@ -182,7 +182,7 @@ def test_a_slow_ps_with_idle_cores_is_replaced():
 def test_a_size_beyond_the_quota_is_refused_with_both_numbers():
     job = SlowJob(bounds=PlanBounds(quota_cpu=2.0))
     job.run(10)
-    with pytest.raises(CapacityError, match=r"within its quota, got 2\.5 of 2 cores; give it less"):
+    with pytest.raises(CapacityError, match=r"exceed the quota of job .*: 2\.5 of 2 cores"):
         job.order(SetSize("ps-1", Role.PS, 1.25, 512))
     job.order(SetSize("ps-1", Role.PS, 0.5, 512))
 

@@ -13,7 +13,7 @@ from dlrover_nb.core.structs.views.events import JobSubmitted, QuotaChanged, Tic
 
 LASTS_S = 30.0
 LIMITED = Quota(5.0, 10_000)
-SILENT = "one is silent: it plans without a quota of its own"
+SILENT = "one does not answer: the job plans without a quota for now"
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job):
     job.train(60)
     after = next(p for p in job.view.proposals if p.id == shown.id)
     assert after.status is ProposalStatus.SUPERSEDED
-    assert after.note.endswith("may be applied by auto mode")
+    assert after.note.endswith("is one that auto mode may apply")
     assert shown.candidate.plan not in [m.plan for m in job.view.markers]
 
 
@@ -178,8 +178,8 @@ def test_auto_mode_waits_after_predictions_missed_and_tells_it_once(make_job):
     orders = job.train(200)
     assert scales(orders) == []
     assert job.open is not None
-    assert job.open.note == "auto waits: 2 of the last 2 predictions missed their band"
-    assert sum("predictions missed" in line for line in job.view.story) == 1
+    assert job.open.note == "auto waits: 2 of the last 2 predictions were outside their band"
+    assert sum("predictions were outside" in line for line in job.view.story) == 1
     noted = [o for o in orders if isinstance(o, Remember) and isinstance(o.record, Proposal)]
     assert len(noted) <= 2  # when proposed, and when it was told why it waits
 
@@ -201,7 +201,7 @@ def test_changes_per_hour_are_kept(make_job):
     orders = job.train(400)
     assert len(scales(orders)) == 2
     assert job.open is not None
-    assert job.open.note == "auto waits: it has made 2 changes within an hour"
+    assert job.open.note == "auto waits: it made 2 changes in the last hour"
 
 
 def test_every_decision_of_auto_mode_follows_from_the_journal(make_job):

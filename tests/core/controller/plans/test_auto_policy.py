@@ -135,7 +135,7 @@ def test_return_to_a_plan_that_a_proposal_replaced_takes_some_gain_of_the_means(
     assert rule(replaced, proposal(low=921.0)) is None
     refusal = may_apply(proposal(low=1000.0), replace(replaced, left={axes_key(MORE): 1}), AUTO)
     assert refusal == Refusal(
-        "hysteresis", "the plan was left for a better one 3 times; to return to it takes a gain of 27%"
+        "hysteresis", "the job left this plan for a better one 3 times; going back needs a gain of 27%"
     )
 
 
@@ -146,7 +146,7 @@ def test_plan_left_counts_whatever_its_memory():
 
 def test_gate_closes_when_predictions_missed_and_says_so():
     closed = may_apply(proposal(), flight(outcomes=(RIGHT, WRONG, WRONG)), AUTO)
-    assert closed == Refusal("calibration", "2 of the last 3 predictions missed their band")
+    assert closed == Refusal("calibration", "2 of the last 3 predictions were outside their band")
     assert rule(flight(outcomes=(WRONG, RIGHT, RIGHT))) is None
 
 

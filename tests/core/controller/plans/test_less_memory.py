@@ -49,8 +49,8 @@ def test_a_request_far_above_all_use_is_a_proposal_with_its_numbers(wasteful):
     assert job.open.candidate.plan == replace(
         TOO_MUCH, worker=replace(TOO_MUCH.worker, memory_mib=LEAST), ps=replace(TOO_MUCH.ps, memory_mib=LEAST)
     )
-    assert "Each worker gets 1,024 instead of 4,096 MiB: one of 1 used 300 at most" in job.open.why
-    assert "keeps a margin of 20%" in job.open.why
+    assert "The worker peaked at 300 MiB" in job.open.why
+    assert "So each worker gets 1,024 MiB instead of 4,096." in job.open.why
     assert "for a copy of its parameters" in job.open.why
     assert job.open.candidate.cost < job.open.baseline.cost
 
@@ -77,7 +77,7 @@ def test_it_comes_with_a_change_that_is_made_anyway(wasteful):
     targets = scales(job.train(400))
     changed = [plan for plan in targets if (plan.worker.count, plan.ps.count) != (1, 1)]
     assert memory_of(changed[0])[0] == LEAST
-    assert "instead of 4,096 MiB" in job.view.proposals[0].why
+    assert "instead of 4,096" in job.view.proposals[0].why
     assert memory_of(job.plan) == (LEAST, LEAST)
 
 

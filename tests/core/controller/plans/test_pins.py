@@ -27,7 +27,7 @@ def test_pin_constrains_the_search_at_once_and_is_told(job):
     job.train(30)
     job.decide(Verdict.PIN, pins=Pins(ps=1), why="the tables fit one")
     assert {c.plan.ps.count for c in job.view.front.candidates} == {1}
-    assert any("pin ps = 1 by ada because: the tables fit one" in line for line in job.view.story)
+    assert any("pin ps = 1 by ada: the tables fit one" in line for line in job.view.story)
 
 
 def test_proposal_that_breaks_a_pin_expires(job):

@@ -96,7 +96,7 @@ def test_a_rejection_changes_nothing_that_could_be_undone(job):
 def test_an_undo_is_told_as_such(job):
     job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
     undo(job, why="too dear")
-    assert "d2 undo of d1: scale 1w x 0.5 + 1p x 0.25 by ada because: too dear" in job.view.story[-3]
+    assert "d2 undo of d1: scale 1w x 0.5 + 1p x 0.25 by ada: too dear" in job.view.story[-3]
 
 
 def test_a_stale_undo_is_refused_and_says_who_did_what_since(job):
@@ -104,14 +104,14 @@ def test_a_stale_undo_is_refused_and_says_who_did_what_since(job):
     seen = job.view.undo
     job.decide(Verdict.MODE, mode=Mode.AUTO)
     before = job.view
-    with pytest.raises(StaleDecisionError, match=r"since then came d2 \(mode auto by ada\); undo d2"):
+    with pytest.raises(StaleDecisionError, match=r"was followed by d2 \(mode auto by ada\); undo d2"):
         job.tell(Decided(job.at_s, replace(seen, by="bob")))
     assert job.view == before
 
 
 def test_an_undo_that_leads_elsewhere_is_refused(job):
     job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
-    with pytest.raises(InvalidValueError, match="the undo of d1 must be"):
+    with pytest.raises(InvalidValueError, match="to undo d1 means"):
         undo(job, plan=plan_of(job, 3))
 
 
@@ -145,7 +145,7 @@ def test_a_change_that_failed_leaves_the_one_before_to_be_undone(job):
     job.decide(Verdict.SCALE, plan=plan_of(job, 3))
     job.tell(PlanFailed(job.at_s, plan_of(job, 3), "no room"))
     assert job.view.undo.undoes == "d1"
-    with pytest.raises(NotFoundError, match="d2 to undo, or it was not applied"):
+    with pytest.raises(NotFoundError, match="d2 to undo"):
         undo(job, undoes="d2")
     undo(job)
     assert state(job)[0] == job.spec.plan
@@ -169,7 +169,7 @@ def test_a_plan_that_finds_no_room_any_more_is_not_returned_to(make_job):
 def test_the_end_of_the_job_is_the_end_of_undo(job):
     job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
     job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
-    with pytest.raises(StaleDecisionError, match="must be running"):
+    with pytest.raises(StaleDecisionError, match="need a running job"):
         undo(job)
 
 
@@ -222,7 +222,7 @@ def test_a_decision_about_an_older_version_names_who_changed_what_since(job):
     job.train(5)
     job.decide(Verdict.SCALE, plan=plan_of(job), seen="d0")
     before = state(job)
-    with pytest.raises(StaleDecisionError, match=r"as of d0, but since then came d1 \(scale .* by ada\)"):
+    with pytest.raises(StaleDecisionError, match=r"you saw d0.*since then it had d1 \(scale .* by ada\)"):
         job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d0")
     assert state(job) == before
     job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d1")

@@ -182,7 +182,7 @@ def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_e
     run = Run(own())
     run.plans = [BatchChoice((("worker-1", 256),), "auto"), BatchChoice((("worker-9", 256),), "auto")]
     run.take((Emit(Ticked(run.at_s)),))
-    assert "batch sizes were not changed: expected sizes of worker-0, worker-1" in caplog.text
+    assert "batch sizes were not changed: expected batch sizes of worker-0, worker-1" in caplog.text
     assert not any("batch sizes" in str(each) for each in run.carried_out)
     run.take((Emit(Ticked(run.at_s)),))
     assert any("auto sets batch sizes: worker-1 256" in str(each) for each in run.carried_out)

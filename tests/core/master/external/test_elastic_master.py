@@ -209,7 +209,7 @@ def test_a_process_that_all_others_wait_for_is_named():
     assert job.master.message.startswith("training waits for worker-1, whose")
     job.ask("worker-1", seen=1, step=3)
     job.take(job.master.tick(job.at_s))
-    assert job.master.message == "no process waits for another one any more"
+    assert job.master.message == "no process is waiting for another one any more"
 
 
 def test_a_finished_shard_of_a_lost_member_is_done_and_its_next_one_goes_back():

@@ -119,7 +119,7 @@ def test_nodes_that_are_resized_in_place_restart_nothing():
         found = foretold(foreign, running(foreign).master.nodes, plan(memory_mib=1024), in_place=True)
         assert found.resized == ("worker-0", "worker-1")
         assert (found.started, found.stopped, found.restarted) == ((), (), ())
-        assert words(found, foreign).startswith("resizes worker-0, worker-1 in place (one for which ")
+        assert words(found, foreign).startswith("resizes worker-0, worker-1 in place (or replaces ")
         assert words(found, foreign).endswith("; no step is lost")
 
 
@@ -198,11 +198,11 @@ def test_the_change_is_told_in_one_sentence():
     told = words(foretold(TF, world.master.nodes, plan(3)), TF)
     assert told == (
         "starts 1 worker; restarts worker-0, worker-1, ps-0; programs that restart go on from their own last "
-        "checkpoint, and do again what came after it"
+        "checkpoint, and repeat what came after it"
     )
     torch = running(replace(TORCH, roles=(EVAL,)))
     told = words(foretold(replace(TORCH, roles=(EVAL,)), torch.master.nodes, plan(1)), TORCH)
-    assert told.startswith("ends worker-1; restarts worker-0; does not disturb ps-0, evaluator-0; ")
+    assert told.startswith("ends worker-1; restarts worker-0; leaves ps-0, evaluator-0 running; ")
 
 
 def test_dynamic_workers_are_tensorflows():
@@ -237,5 +237,5 @@ def test_what_programs_that_restart_do_again_is_known_from_their_checkpoints():
 def test_the_words_say_how_many_rows_are_done_again_where_that_is_known():
     world = running(TF)
     found = foretold(TF, world.last, plan(3))
-    assert words(found, TF).endswith("do again what came after it")
-    assert words(found, TF, 1234).endswith("do again what came after it (1,234 rows by now)")
+    assert words(found, TF).endswith("repeat what came after it")
+    assert words(found, TF, 1234).endswith("repeat what came after it (1,234 rows by now)")

@@ -440,7 +440,7 @@ def test_batch_sizes_reach_the_programs(tmp_path):
         world.master.choose(choice, world.at_s)
     for program in world.programs:
         program.report()
-    with pytest.raises(InvalidValueError, match="expected sizes of worker-0, worker-1"):
+    with pytest.raises(InvalidValueError, match="expected batch sizes of worker-0, worker-1"):
         world.master.choose(BatchChoice((("ps-0", 96),), "ada"), world.at_s)
     world.do(world.master.choose(choice, world.at_s))
     world.restart_master()

@@ -56,7 +56,7 @@ def test_no_held_out_rows_is_no_failure() -> None:
     world = World(spec(), features(n_eval=0))
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert "no rows were held out" in world.master.message
+    assert "no held-out rows" in world.master.message
     assert world.master.evaluation is None
 
 

@@ -161,7 +161,7 @@ def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> No
     world.do(world.master.set_waiting({"ps-0": why}, world.at_s))
     assert {node.id: node.waits_for for node in world.master.nodes} == {"ps-0": why, "worker-0": ""}
     world.do(world.master.set_waiting({}, world.at_s))
-    assert world.master.message == "what nodes waited for is available"
+    assert world.master.message == "nodes have what they waited for"
     world.run_to_end()
     trained_every_row(world)
 
@@ -174,7 +174,7 @@ def test_after_an_undone_change_nothing_that_nodes_waited_for_is_said_to_be_ther
     assert why in world.master.message
     world.do(world.master.set_target(plan(), world.at_s))
     world.do(world.master.set_waiting({}, world.at_s))
-    assert world.master.message == "no node waits any more"
+    assert world.master.message == "no node is waiting any more"
     assert "available" not in str(world.told(PhaseChanged))
 
 
@@ -187,7 +187,7 @@ def test_a_node_that_never_began_is_not_said_to_be_lost() -> None:
     (new,) = [n.id for n in world.master.nodes if not world.nodes[n.id].has_come_up]
     world.nodes[new].is_alive = False
     world.do(world.master.on_exit(new, "it could not start within 15 min", world.at_s))
-    assert f"{new} did not begin: it could not start within 15 min" in str(world.told(PhaseChanged))
+    assert f"{new} did not start: it could not start within 15 min" in str(world.told(PhaseChanged))
 
 
 def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:

@@ -33,7 +33,7 @@ NO_PODS = (
     "pods of other namespaces may not be listed (needs: list pods in all namespaces), so what others hold "
     "is not known, nor what is idle"
 )
-NO_METRICS = "what is used is not measured: metrics.k8s.io is not installed, or may not be read"
+NO_METRICS = "use is not measured: metrics.k8s.io is not installed, or you may not read it"
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 

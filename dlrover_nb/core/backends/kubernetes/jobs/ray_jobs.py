@@ -48,7 +48,8 @@ class SeesRayJobs:
         pods = self.api.list(POD, selector=f"{SUBMITTER}={job.name}").items
         if not pods:
             raise NotFoundError(
-                f"no pod submits RayJob {job.name} (any more), so its output is in its Ray cluster alone: "
+                f"RayJob {job.name} has no submitter pod (any more), so its output is only in its Ray "
+                "cluster: "
                 + (", ".join(f"{name} {value}" for name, value in job.facts) or "which is not known yet")
             )
         newest = max(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "")

@@ -104,7 +104,7 @@ def infeasible(pod: Doc) -> str:
 def what_it_waits_for(pod: Doc) -> str:
     """Return why a resize is not done, as far as the kubelet says."""
     state = _present(pod, "PodResizePending") or _present(pod, "PodResizeInProgress")
-    return _text(state) if state else "its kubelet does not resize it, and does not say why"
+    return _text(state) if state else "its kubelet does not resize it and gives no reason"
 
 
 def _present(pod: Doc, kind: str) -> Doc | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
 
 PULL_LIMIT_S = 180.0  # for a registry to recover, or an image to be pushed
-DELETED = "its pod was deleted by somebody else"
+DELETED = "a user or program deleted its pod"
 MEND_LIMIT_S = 120.0  # for a missing Secret or ConfigMap to be created
 _LONGEST = 300  # characters of a reason; the cause of an error stands at its end
 _NEVER = frozenset({"InvalidImageName", "ErrImageNeverPull"})
@@ -47,8 +47,8 @@ _GIVEN_UP = {
 }
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
-    "DeletionByTaintManager": "its machine does not answer, or takes no such pods any more",
-    "EvictionByEvictionAPI": "evicted, as when a machine is drained",
+    "DeletionByTaintManager": "its machine does not answer, or no longer takes such pods",
+    "EvictionByEvictionAPI": "evicted, for example because its machine is drained",
     "DeletionByPodGC": "its machine is gone",
     "TerminationByKubelet": "ended by its machine",
 }
@@ -195,7 +195,7 @@ def _terminated(node: str, pod: Doc, end: Doc) -> NodeExited:
     code, message = int(end.get("exitCode", 0)), str(end.get("message") or "")
     reason = str(end.get("reason") or "")
     if reason == "OOMKilled" or (reason in _START_ERRORS and "OOM-killed" in message):
-        why = "OOMKilled: the kernel killed it for lack of memory"
+        why = "OOMKilled: it ran out of memory and the kernel killed it"
         return NodeExited(node, why, was_killed=True, out_of_memory=True)
     if reason in _START_ERRORS:
         is_hopeless = any(words in message for words in _NO_PROGRAM)

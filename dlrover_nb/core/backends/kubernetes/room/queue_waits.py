@@ -31,7 +31,7 @@ POD_GROUP = Kind("PodGroup", "podgroups", "scheduling.volcano.sh", "v1beta1")
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label, once an annotation
 GATE = "kueue.x-k8s.io/admission"
 GROUP_NAMES = ("scheduling.k8s.io/group-name", "volcano.sh/group-name")  # annotations
-UNREAD = "why is not known, since its objects are not served or may not be read"
+UNREAD = "the reason is unknown, because its objects are not served or cannot be read"
 QUEUE_OF_POD = "volcano.sh/queue-name"
 
 
@@ -99,7 +99,7 @@ def _of_kueue(pods: list[Doc], workloads: list[Doc] | None) -> Iterator[QueueWai
             continue
         jobs.add(job)
         name = queue if queue != GATE else str((workload or {}).get("spec", {}).get("queueName", ""))
-        none = UNREAD if workloads is None else "no Workload of it is there yet"
+        none = UNREAD if workloads is None else "it has no Workload yet"
         yield QueueWait(job, "Kueue", name, _why(workload, "QuotaReserved", "Admitted") if workload else none)
 
 
@@ -114,7 +114,7 @@ def _of_volcano(pods: list[Doc], groups: list[Doc] | None) -> Iterator[QueueWait
         pairs.add((job, name))
         group = by_name.get(name)
         if group is None:
-            none = UNREAD if groups is None else f"no PodGroup {name} is there yet"
+            none = UNREAD if groups is None else f"there is no PodGroup {name} yet"
             yield QueueWait(job, "Volcano", _pod_queue(pod), none)
         elif not is_true(group, "Scheduled"):
             queue = str(group.get("spec", {}).get("queue", "")) or _pod_queue(pod)

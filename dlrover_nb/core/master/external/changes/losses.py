@@ -59,15 +59,15 @@ class ElasticState(ReportedState):
         late = () if self._stop is not None or self.is_over else elastic_worlds.late(self)
         if not late:
             if self._has_told_late:
-                self._note("no process waits for another one any more", at_s)
+                self._note("no process is waiting for another one any more", at_s)
             self._late_since_s, self._has_told_late = None, False
             return
         if self._late_since_s is None:
             self._late_since_s = at_s
         if at_s > self._late_since_s + elastic_worlds.LATE_S and not self._has_told_late:
             self._has_told_late = True
-            words = f"training waits for {', '.join(late)}, whose processes do not join the others"
-            self._note(f"{words}: they are stopped, or cannot reach the master", at_s)
+            words = f"training waits for {', '.join(late)}, whose processes have not joined the others"
+            self._note(f"{words}: they have stopped, or cannot reach the master", at_s)
 
     def _drop_shares(self, at_s: float) -> None:
         """Drop parts of a global batch that were set for other workers: they would not sum to it."""
@@ -148,7 +148,7 @@ class LossState(ElasticState):
         """Give a role more memory after one of its nodes ran out of it, so that it does not recur."""
         if self._external.fixed(node.role) is not None:
             self._note(
-                f"{node.id} ran out of memory; more for it: memory_mib of its role, external.roles", at_s
+                f"{node.id} ran out of memory; give it more: memory_mib of its role in external.roles", at_s
             )
             return
         reached_mib = max(float(node.memory_mib), node.last.memory_mib if node.last else 0.0)
@@ -160,7 +160,7 @@ class LossState(ElasticState):
         memory_mib = after_oom_mib(own.memory_mib, reached_mib, cap_mib=cap)
         if memory_mib <= own.memory_mib:
             self._note(
-                f"{node.id} ran out of memory, and nothing more can be had for {node.role} nodes", at_s
+                f"{node.id} ran out of memory, and there is no more memory for {node.role} nodes", at_s
             )
             return
         self._give_up(f"{node.id} ran out of memory", at_s)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import NodeView
 
 MOST_NAMES = 8  # of a sentence
-OR_ELSE = " (one for which the cluster refuses that is replaced)"
+OR_ELSE = " (or replaces one that the cluster refuses to resize)"
 _NEW = 10**9  # numbers of nodes that are not there yet
 
 
@@ -204,15 +204,15 @@ def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None)
         f"ends {_named(restarts.stopped)}{one_by_one}" if restarts.stopped else "",
         f"resizes {_named(restarts.resized)} in place{OR_ELSE}" if restarts.resized else "",
         f"restarts {_named(restarts.restarted)}" if restarts.restarted else "",
-        f"does not disturb {_named(restarts.undisturbed)}" if restarts.undisturbed else "",
+        f"leaves {_named(restarts.undisturbed)} running" if restarts.undisturbed else "",
     ]
     by_now = "" if n_repeated is None else f" ({n_repeated:,} rows by now)"
     cost = (
-        f"programs that restart go on from their own last checkpoint, and do again what came after it{by_now}"
+        f"programs that restart go on from their own last checkpoint, and repeat what came after it{by_now}"
         if restarts.restarted
         else "no step is lost"
         if is_elastic or not restarts.stopped
-        else "what those that end did not save is lost"
+        else "what the ending ones have not saved is lost"
     )
     return f"{'; '.join(filter(None, parts))}; {cost}"
 

@@ -90,7 +90,7 @@ def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:
     workers = [node.id for node in state.nodes if node.role is Role.WORKER]
     sizes = dict(choice.sizes)
     if not sizes or not set(sizes) <= set(workers):
-        raise InvalidValueError(f"expected sizes of {', '.join(workers) or 'no workers'}, got {sizes}")
+        raise InvalidValueError(f"expected batch sizes of {', '.join(workers) or 'no workers'}, got {sizes}")
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {sizes}")
     state.batch_sizes = tuple(sorted({**dict(state.batch_sizes), **sizes}.items()))

@@ -218,7 +218,7 @@ def on_kept(state: JobState, checkpoint: RestorableCheckpoint, at_s: float) -> N
 def _note_recovered(state: JobState, text: str, at_s: float) -> None:
     if state.n_checkpoint_failed:
         n_failed, state.n_checkpoint_failed = state.n_checkpoint_failed, 0
-        state.note(f"{text}, the first after {n_failed} that could not be", at_s)
+        state.note(f"{text}, after {n_failed} that failed", at_s)
 
 
 def sweep(state: JobState) -> None:
@@ -263,7 +263,7 @@ def on_connected_again(state: JobState, node: Node, at_s: float) -> None:
         del state.writing[writing.number]
         if not writing.is_in_memory:
             state.orders.append(DropCheckpoint(writing.number))
-        state.note(f"checkpoint {writing.number} is begun anew: the connection of {node.id} broke", at_s)
+        state.note(f"checkpoint {writing.number} starts again: the connection of {node.id} broke", at_s)
     node.late_parts.clear()  # what it has not answered by now may never come
 
 
@@ -275,7 +275,7 @@ def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
         limit_s = disk_limit_s if writing.is_ordered else PREPARE_LIMIT_S
         if at_s > writing.since_s + limit_s:
             names = ", ".join(node.id for node in _unfinished(state, writing))
-            why = f"{names} did not finish it within {limit_s:g} s; no other begins before that"
+            why = f"{names} did not finish it within {limit_s:g} s; the next one has to wait for that"
             if not writing.is_ordered:
                 why = f"its place did not answer within {limit_s:g} s"
             on_failed(state, writing.number, why, at_s)

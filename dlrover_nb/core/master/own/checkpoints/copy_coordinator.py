@@ -94,7 +94,7 @@ def _order(state: JobState, checkpoint: RestorableCheckpoint, made: CopyRound, a
     for index, name in tuple(made.pending.items()):
         if name not in names or at_s > made.since_s + COPY_LIMIT_S:
             made.failed[index, name] = (
-                f"it did not keep it within {COPY_LIMIT_S:g} s" if name in names else "it ended"
+                f"it did not store it within {COPY_LIMIT_S:g} s" if name in names else "it ended"
             )
             del made.pending[index]
     n_copies = Counter(made.pending.values())
@@ -155,4 +155,4 @@ def _why(state: JobState, checkpoint: RestorableCheckpoint) -> str:
     missing = [i for i in range(len(checkpoint.nodes)) if not _has_copy(state, checkpoint, i)]
     reasons = [f"{name}: {why}" for (index, name), why in sorted(failed.items()) if index in missing]
     names = ", ".join(checkpoint.nodes[index] for index in missing)
-    return f"no peer keeps the part of {names}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    return f"no peer has a copy of the part of {names}" + (f" ({'; '.join(reasons)})" if reasons else "")

@@ -41,7 +41,7 @@ def on_leaving(state: JobState, node: Node, at_s: float) -> None:
         return
     node.is_leaving = True
     state.steady_since_s = None  # what is measured from now on is not of the plan alone
-    state.note(f"{node.id} is being evicted: it got SIGTERM, which its master did not order", at_s)
+    state.note(f"{node.id} is being evicted: it got a SIGTERM that its master did not send", at_s)
 
 
 def loses_members(state: JobState) -> bool:
@@ -85,7 +85,7 @@ def note_move(state: JobState, at_s: float) -> None:
 def note_restart(state: JobState, at_s: float) -> None:
     """Emit that the parameters of PS that leave are saved and loaded by others."""
     is_wanted = state.spec.migration is Migration.RESTART
-    why = "the job wants restarts" if is_wanted else "nothing has room beside those that serve"
+    why = "the job wants restarts" if is_wanted else "there is no room beside the running ones"
     _note(state, f"move through a checkpoint, as {why}", at_s)
 
 

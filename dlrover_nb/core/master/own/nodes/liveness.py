@@ -166,12 +166,12 @@ def node_lost(  # noqa: PLR0913 - what is known of its end, by keyword
     if isolated:
         budget.forgive(MAX_DEATHS, n_sample_done=n_done)
     if budget.exhausted(at_s, n_planned):
-        state.fail_plan(f"{node.role} nodes keep failing; the last one, {node.id}: {why}", at_s)
+        state.fail_plan(f"{node.role} nodes keep failing; last {node.id}: {why}", at_s)
     else:
         went_back = state.stage is Stage.ASSEMBLING and node.role is Role.PS
         where = f"continuing from {checkpoint_coordinator.source_name(state)}" if went_back else ""
         text = "; ".join(part for part in (why, where, isolated) if part)
-        lost = "was lost" if node.is_up or node.is_adopted else "did not begin"
+        lost = "was lost" if node.is_up or node.is_adopted else "did not start"
         _emit_loss(state, f"{node.id} {lost}: {text}", at_s)
 
 
@@ -198,8 +198,9 @@ def _note_starved(state: JobState, node: Node, starved_s: float, at_s: float) ->
     if is_news and not state.is_ended:
         where = f" on {node.machine}" if node.machine else ""
         state.note(
-            f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s, "
-            f"as other work{where} has them or its cores are few; it is given more time",
+            f"{node.id} got no processor for {starved_s:.0f} of {stuck_s:.0f} s, because of other "
+            f"work{where} "
+            "or too few cores; we give it more time",
             at_s,
         )
 
@@ -239,10 +240,10 @@ def record_waits(state: JobState, waits: Mapping[str, float], pressure: float | 
     if not starved:
         return
     worst = max(starved, key=lambda node: node.waited_s)
-    share = "" if pressure is None else f", where some process waits for one {pressure:.0%} of the time"
+    share = "" if pressure is None else f"; some process there waits for one {pressure:.0%} of the time"
     figures = (
         f"{', '.join(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
-        f"{at_s - _last_word_s(worst):.0f} s since the last word{share}"
+        f"{at_s - _last_word_s(worst):.0f} s since the last report{share}"
     )
     _tell_busy(state, worst, figures, STARVED_LIMIT_S, at_s)
 
@@ -264,7 +265,7 @@ def _tell_busy(state: JobState, node: Node, figures: str, patience_s: float, at_
     host = f"host {node.machine}" if node.machine else "the host"
     state.note(
         f"{host} is too busy for its nodes to answer in time: {figures}; "
-        f"they get up to {limit_s + patience_s:.0f} s instead of {limit_s:g} s",
+        f"we wait up to {limit_s + patience_s:.0f} s instead of {limit_s:g} s",
         at_s,
     )
 
@@ -309,7 +310,7 @@ def _excuse_absence(state: JobState, at_s: float) -> None:
             node.resize_asked_s = min(node.resize_asked_s + absent_s, at_s)
     state.stage_since_s = min(state.stage_since_s + absent_s, at_s)
     state.last_step_s = min(state.last_step_s + absent_s, at_s)
-    state.note(f"the master did nothing for {absent_s:.0f} s; no node counts as silent for that", at_s)
+    state.note(f"the controller was stalled for {absent_s:.0f} s; nodes are fine", at_s)
 
 
 def check_time(state: JobState, at_s: float) -> None:
@@ -339,7 +340,7 @@ def _check_plan(state: JobState, at_s: float) -> None:
     elif rebalancing.is_under_way(state) and at_s > state.last_step_s + PLAN_LIMIT_S:
         rebalancing.give_up(state, f"no rows moved within {PLAN_LIMIT_S:g} s", at_s)
     elif at_s > state.last_step_s + PLAN_LIMIT_S:
-        why = f"no node came a step further within {PLAN_LIMIT_S:g} s"
+        why = f"no node made progress within {PLAN_LIMIT_S:g} s"
         state.mitigations = failed(state.mitigations, why, of_moves=False)
 
 
@@ -375,8 +376,8 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
         state.note(state.waits_for, at_s)
     elif before and not nodes:
         was_for_room = before.startswith(f"waiting for {ROOM}")
-        available = "room was found" if was_for_room else "what nodes waited for is available"
-        state.note(available if is_awaited else "no node waits any more", at_s)
+        available = "room was found" if was_for_room else "nodes have what they waited for"
+        state.note(available if is_awaited else "no node is waiting any more", at_s)
 
 
 def _told(nodes: Sequence[Node]) -> str:
@@ -437,7 +438,7 @@ def _hung(state: JobState, node: Node, at_s: float) -> str:
         return ""
     while_ = f" while it {node.doing}" if node.doing else ""
     starved = f", and got no processor for {node.starved_s:.0f} s of it" if node.starved_s >= 1 else ""
-    return f"it lives, but has made no progress for {stuck_s:.0f} s{while_}{starved}"
+    return f"it is alive, but has made no progress for {stuck_s:.0f} s{while_}{starved}"
 
 
 def _check_stage(state: JobState, at_s: float) -> None:

@@ -64,7 +64,7 @@ def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
         return
     action = choice.action.action
     if state.applied is None or rebalancing.is_ending(state):
-        raise _stale(state, "it does not train" if state.applied is None else "it is about to end")
+        raise _stale(state, "it is not training" if state.applied is None else "it is about to end")
     match action:
         case AdjustBatches():
             _adjust(state, action, choice, at_s)
@@ -119,7 +119,7 @@ def _end(state: JobState, each: OpenMitigation, at_s: float, why_not: str = "") 
 
 def _adjust(state: JobState, action: AdjustBatches, choice: MitigationChoice, at_s: float) -> None:
     if state.change is not None or state.mitigations:
-        raise _stale(state, "its nodes change")
+        raise _stale(state, "its nodes are changing")
     sizes, present = dict(action.samples), {worker.id for worker in _present_workers(state)}
     if sizes.keys() != present:
         raise InvalidValueError(
@@ -177,13 +177,13 @@ def _present_workers(state: JobState) -> tuple[Node, ...]:
 def _replace(state: JobState, action: KillRestart, choice: MitigationChoice, at_s: float) -> None:
     node = _node_of(state, action.node, action.role)
     if node.is_going or node.is_draining:
-        raise _stale(state, f"{node.id} leaves already")
+        raise _stale(state, f"{node.id} is already leaving")
     if action.role is Role.WORKER:
         _check_worker(state, node)
     else:
         _check_ps(state, node)
     node.is_replaced = True
-    state.note(f"{node.id} is replaced, as {choice.by} decided" + _because(choice), at_s)
+    state.note(f"{choice.by} decided to replace {node.id}" + _because(choice), at_s)
     state.steady_since_s, state.last_step_s = None, at_s
     _open(state, OpenMitigation(choice.decision, node.id, action.role, at_s))
 
@@ -195,7 +195,7 @@ def _check_worker(state: JobState, node: Node) -> None:
     if state.steady_since_s is None and not state.mitigations:
         raise _stale(state, "its plan is not in place")
     if worker_set.is_last_without_room(state, node):
-        raise _stale(state, f"no other worker trains, and nothing has room for one beside {node.id}")
+        raise _stale(state, f"no other worker is training, and there is no room for one beside {node.id}")
 
 
 def _check_ps(state: JobState, node: Node) -> None:
@@ -204,7 +204,7 @@ def _check_ps(state: JobState, node: Node) -> None:
     if state.steady_since_s is None or node not in state.group_nodes:
         raise _stale(state, "its plan is not in place")
     if leaving.lacks_room_beside(state):
-        raise _stale(state, f"nothing has room for another parameter server beside {node.id}")
+        raise _stale(state, f"there is no room for another parameter server beside {node.id}")
 
 
 def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: float) -> None:
@@ -214,7 +214,7 @@ def _move(state: JobState, action: MoveBuckets, choice: MitigationChoice, at_s: 
         raise _stale(state, "its plan is not in place")
     owner, index = rebalancing.balanced_owner(state), group.nodes.index(node.id)
     if owner is None:
-        raise _stale(state, "the loads of its parameter servers are not measured yet, or are balanced")
+        raise _stale(state, "the loads of its parameter servers are balanced, or not measured yet")
     owner, n_before = rebalancing.within_memory(state, owner), group.bucket_owner.count(index)
     if owner.count(index) >= n_before:
         raise _stale(
@@ -271,7 +271,7 @@ def _why_hopeless(state: JobState, each: OpenMitigation) -> str:
     if each.ps_epoch:
         is_moving = state.move is not None and state.move.group.ps_epoch == each.ps_epoch
         is_there = state.group is not None and state.group.ps_epoch == each.ps_epoch
-        return "" if is_moving or is_there else each.failed or "something else came between"
+        return "" if is_moving or is_there else each.failed or "something else happened first"
     if rebalancing.is_ending(state):
         return "the job is about to end"
     if each.in_place:
@@ -300,10 +300,10 @@ def _why_no_room(state: JobState, node: Node) -> str:
         return ""
     if node.role is Role.WORKER:
         is_stuck = state.stage is Stage.SERVING and worker_set.is_last_without_room(state, node)
-        return "no other worker trains, and nothing has room for one beside it" if is_stuck else ""
+        return "no other worker is training, and there is no room for one beside it" if is_stuck else ""
     if node.is_leaving or not leaving.lacks_room_beside(state):
         return ""
-    return "nothing has room for another parameter server beside it"
+    return "there is no room for another parameter server beside it"
 
 
 # words

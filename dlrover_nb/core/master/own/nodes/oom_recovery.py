@@ -54,7 +54,7 @@ def raise_memory(state: JobState, node: Node, at_s: float) -> None:
         return
     target = _more(state, node.role, reached_mib)
     if target is None:
-        state.note(f"{node.id} ran out of memory, and nothing more can be had for {node.role} nodes", at_s)
+        state.note(f"{node.id} ran out of memory, and there is no more memory for {node.role} nodes", at_s)
         return
     target_plan.give_up(state, f"{node.id} ran out of memory", at_s)
     budget = state.restarts[node.role]

@@ -68,5 +68,5 @@ def of_running_plan(role: Role, need: Need, why: str) -> str:
     """Return why a node of a plan that ran is not replaced now."""
     return (
         f"the cluster now refuses {role} nodes of {need[0]:g} cores and {need[1]} MiB: {why}; the job goes "
-        "on with the nodes that it has and asks again, or choose another plan"
+        "on with the nodes it has and keeps asking; you can also choose another plan"
     )

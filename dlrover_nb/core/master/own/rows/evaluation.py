@@ -135,7 +135,7 @@ def end_job(state: JobState, evaluate: Evaluate, at_s: float) -> None:
     """End a job whose rows are all trained and evaluated; with a broken model it has failed."""
     quality = _quality(state, evaluate)
     state.evaluation = quality.evaluation
-    what = "the model is of no use" if quality.is_broken else state.stopped_early or "trained"
+    what = "the model cannot be used" if quality.is_broken else state.stopped_early or "trained"
     parts = (what, quality.text, skipped_batches.told(state), state.not_saved)
     phase = JobPhase.FAILED if quality.is_broken else JobPhase.SUCCEEDED
     state.end(phase, "; ".join(filter(None, parts)), at_s)
@@ -145,7 +145,7 @@ def _quality(state: JobState, evaluate: Evaluate) -> _Quality:
     n_without = state.without_score.n_row
     n_row = state.scores.n_row + n_without
     if not n_row:
-        return _Quality("no rows were held out to evaluate on")
+        return _Quality("there are no held-out rows to evaluate on")
     without = f"{n_without} of {n_row:,} held-out rows have no finite score: {state.without_score}"
     without = without if n_without else ""
     if n_without > MOST_WITHOUT_SCORE * n_row:

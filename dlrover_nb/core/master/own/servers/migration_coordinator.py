@@ -169,7 +169,7 @@ def end_switching(state: JobState, at_s: float) -> None:
     state.group, state.bucket_owner, state.move = move.group, move.group.bucket_owner, None
     state.enter(Stage.SERVING, at_s)
     if move.is_rebalance:
-        state.note("the buckets are with their next owners", at_s)
+        state.note("the buckets have reached their new owners", at_s)
 
 
 def not_switched(state: JobState) -> tuple[Node, ...]:

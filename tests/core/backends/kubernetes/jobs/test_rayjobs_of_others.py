@@ -144,7 +144,7 @@ def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
 def test_output_is_looked_for_in_the_pod_that_submits(api):
     cluster = Cluster(KubernetesCluster(api))
     create(api, "theirs")
-    with pytest.raises(NotFoundError, match="no pod submits RayJob theirs"):
+    with pytest.raises(NotFoundError, match="RayJob theirs has no submitter pod"):
         cluster.logs("theirs")
     pod = {
         "metadata": {"name": "theirs-abcde", "labels": {"job-name": "theirs"}},

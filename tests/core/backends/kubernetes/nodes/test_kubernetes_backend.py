@@ -138,7 +138,7 @@ class TestKubernetesBackend(BackendConformance):
         self.start(backend, master)
         self.api.delete(POD, f"conform-{RUN}-ps-0", grace_s=1)
         (exited,) = self.exits(backend)
-        assert "deleted by somebody else" in exited.why
+        assert "a user or program deleted" in exited.why
         assert exited.retryable
         assert not exited.was_killed
 

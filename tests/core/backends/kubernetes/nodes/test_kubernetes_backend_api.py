@@ -184,7 +184,7 @@ def test_a_pod_that_was_made_before_is_taken_for_what_it_is(api, backend):
         assert second.poll() == ()
     finally:
         second.close()
-    assert exit_of(backend).why == "its pod was deleted by somebody else"
+    assert exit_of(backend).why == "a user or program deleted its pod"
 
 
 def test_a_node_on_a_silent_machine_is_given_up_and_its_pod_removed_by_force(

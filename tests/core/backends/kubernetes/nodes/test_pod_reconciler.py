@@ -158,7 +158,7 @@ def test_a_pod_that_went_before_it_was_seen_is_looked_for_and_told(job):
     assert job.told == {}
     assert [type(action) for action in job.turn(after_s=AGAIN_S)] == [LookFor]
     job.turn()
-    assert job.told == {"ps-0": "its pod was deleted by somebody else"}
+    assert job.told == {"ps-0": "a user or program deleted its pod"}
 
 
 def test_a_pod_that_was_made_though_nobody_heard_goes_when_its_node_is_stopped(job):
@@ -214,7 +214,7 @@ def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(r
     assert running.told == {}
     orders = running.turn(after_s=2)
     assert running.told == {
-        "ps-0": "its pod was deleted by somebody else, and its machine node1 does not answer"
+        "ps-0": "a user or program deleted its pod, and its machine node1 does not answer"
     }
     assert orders == (Delete("ps-0", "u1", 0),)
 
@@ -222,7 +222,7 @@ def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(r
 def test_a_pod_whose_object_is_gone_was_deleted_by_somebody(running):
     del running.cluster.pods["ps-0"]
     running.turn()
-    assert running.told == {"ps-0": "its pod was deleted by somebody else"}
+    assert running.told == {"ps-0": "a user or program deleted its pod"}
 
 
 def test_failed_pods_stay_for_their_logs_the_newest_few(job):

@@ -48,7 +48,7 @@ def ended(reason="Error", code=1, message="", **status):
         ("told", "exit code 1: expected x, got y"),
         ("signal", "killed by signal 11 (SIGSEGV)"),
         ("killed", "killed by signal 9 (SIGKILL)"),
-        ("deleted", "its pod was deleted by somebody else"),
+        ("deleted", "a user or program deleted its pod"),
         ("evicted", 'evicted (Evicted): Usage of EmptyDir volume "tmp" exceeds the limit "20Mi".'),
         (
             "out-of-cpu",
@@ -123,8 +123,8 @@ def test_a_pods_life_is_read_in_its_order():
     ("reason", "why"),
     [
         ("PreemptionByScheduler", "preempted by a pod of higher priority"),
-        ("DeletionByTaintManager", "its machine does not answer, or takes no such pods any more"),
-        ("EvictionByEvictionAPI", "evicted, as when a machine is drained"),
+        ("DeletionByTaintManager", "its machine does not answer, or no longer takes such pods"),
+        ("EvictionByEvictionAPI", "evicted, for example because its machine is drained"),
         ("SomethingNew", "SomethingNew"),
     ],
 )

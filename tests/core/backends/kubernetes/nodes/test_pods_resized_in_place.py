@@ -173,7 +173,7 @@ def test_a_kubelet_that_does_nothing_is_given_up_after_a_while(made, impatient):
     server.let_kubelet_act = lambda _name: None
     until(backend.resizes_in_place)
     backend.resize_node("ps-0", MORE)
-    assert "does not say why" in answer(backend).why
+    assert "gives no reason" in answer(backend).why
 
 
 @pytest.mark.parametrize("code", [404, 422])

@@ -222,14 +222,16 @@ def test_peers_without_memory_are_told_cost_nothing_and_count_no_copy() -> None:
     world = refusing()
     assert world.master.stage is Stage.SERVING
     failed = world.master.record.n_checkpoint
-    assert f"checkpoint {failed} could not be kept: no peer keeps the part of ps-0, ps-1 (" in story(world)
+    assert f"checkpoint {failed} could not be kept: no peer has a copy of the part of ps-0, ps-1 (" in story(
+        world
+    )
     assert "ps-1: no memory for a copy of 3.0 MiB" in story(world)
     assert last_whole(world.master) == failed - 1
     world.kill("ps-1")
     assert f"continuing from checkpoint {failed - 1} in memory" in story(world)
     world.refusals = {}
     world.run_until(lambda: last_whole(world.master) > failed)
-    assert "is kept by peers, the first after 1 that could not be" in story(world)
+    assert "is kept by peers, after 1 that failed" in story(world)
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
 
@@ -254,7 +256,7 @@ def test_a_peer_that_never_answers_is_given_up_and_checkpoints_go_on() -> None:
     while not world.master.record.n_checkpoint_failed:
         assert world.at_s < from_s + COPY_LIMIT_S + 2.0
         world.tick(1.0)
-    assert f"it did not keep it within {COPY_LIMIT_S:g} s" in story(world)
+    assert f"it did not store it within {COPY_LIMIT_S:g} s" in story(world)
 
 
 @pytest.mark.more
@@ -370,7 +372,7 @@ def test_a_restart_without_anybody_who_can_keep_the_parts_fails_its_plan_and_the
     world.do(world.master.set_target(resized(2, 2), world.at_s))
     world.run_until(lambda: in_place(world, plan(2, 2)) and bool(world.told(PlanFailed)))
     (failed,) = [event for event in world.events if isinstance(event, PlanFailed)]
-    assert "no peer keeps the part of ps-0, ps-1" in failed.why
+    assert "no peer has a copy of the part of ps-0, ps-1" in failed.why
     assert "no memory for a copy of 3.0 MiB" in failed.why
     world.run_to_end()
     trained_every_row(world, exactly_once=True)

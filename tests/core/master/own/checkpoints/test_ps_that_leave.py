@@ -91,7 +91,7 @@ def test_one_that_leaves_is_shown_so_before_anything_moves() -> None:
     world.report("ps-0")
     world.hear("ps-0")
     assert [n.phase for n in world.master.nodes if n.id == "ps-0"] == [NodePhase.DRAINING]
-    assert "ps-0 is being evicted: it got SIGTERM" in world.master.message
+    assert "ps-0 is being evicted: it got a SIGTERM" in world.master.message
     assert world.master.phase is JobPhase.TRAINING
 
 
@@ -289,7 +289,7 @@ def test_on_a_full_machine_they_move_through_a_checkpoint() -> None:
     world.evict("ps-0")
     world.wait_for(lambda: "ps-0" not in world.living(Role.PS) and world.master.running is not None, 60.0)
     assert world.living(Role.PS) == ["ps-1", "ps-2"]
-    assert "parameters move through a checkpoint, as nothing has room" in str(world.events)
+    assert "parameters move through a checkpoint, as there is no room" in str(world.events)
     assert world.master.train_counts.n_sample_done >= n_done
     world.check_parameters()
     assert set(world.learnt.values()) == {1}

@@ -27,7 +27,7 @@ def test_a_master_that_was_stopped_keeps_its_nodes_although_it_has_read_nothing(
     world.tick(1.0)
     assert [node.id for node in world.master.nodes] == before
     assert world.master.stage is Stage.SERVING
-    assert f"the master did nothing for {absent_s:.0f} s" in str(world.told(PhaseChanged))
+    assert f"the controller was stalled for {absent_s:.0f} s" in str(world.told(PhaseChanged))
 
 
 def test_a_node_that_is_silent_after_the_absence_is_given_up_in_the_usual_time() -> None:

@@ -115,7 +115,7 @@ def test_a_node_whose_main_thread_hangs_is_replaced_although_it_lives() -> None:
     assert world.living(Role.PS) == ["ps-0"]
     beats(world, 15, moves=False)
     assert world.living(Role.PS) == ["ps-1"]
-    assert "ps-0 was lost: it lives, but has made no progress for" in str(world.told(PhaseChanged))
+    assert "ps-0 was lost: it is alive, but has made no progress for" in str(world.told(PhaseChanged))
 
 
 def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so() -> None:
@@ -124,7 +124,7 @@ def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so() -> No
     assert world.living(Role.PS) == ["ps-0"]
     (text,) = [told.message for told in world.told(PhaseChanged) if "got no processor" in told.message]
     assert text.startswith("ps-0 got no processor for ")
-    assert text.endswith("it is given more time")
+    assert text.endswith("we give it more time")
 
 
 def test_a_node_that_never_gets_a_processor_is_replaced_in_the_end() -> None:

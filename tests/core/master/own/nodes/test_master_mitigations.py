@@ -68,7 +68,7 @@ def test_a_worker_is_replaced_when_its_successor_trains_and_others_train_its_row
     assert world.nodes["worker-2"].train is not None
     assert answer(world) == ""
     assert world.living(Role.WORKER) == ["worker-1", "worker-2"]
-    assert "worker-0 is replaced, as ada decided: it is slow" in str(world.events)
+    assert "ada decided to replace worker-0: it is slow" in str(world.events)
     finished(world)
     assert world.master.train_counts.refused == 0
     assert "was lost" not in str(world.events)
@@ -86,7 +86,7 @@ def test_a_worker_alone_trains_until_its_successor_does() -> None:
 
 def test_the_last_worker_is_not_replaced_where_nothing_has_room_beside_it() -> None:
     world = training(1, 1, cpu=1.0)
-    unchanged(world, WORKER_0, StaleDecisionError, "nothing has room for one beside worker-0")
+    unchanged(world, WORKER_0, StaleDecisionError, "there is no room for one beside worker-0")
     finished(world)
 
 
@@ -104,7 +104,7 @@ def test_room_that_the_cluster_does_not_have_after_all_leaves_the_last_worker_wh
     world.n_step_held = [in_steps(0.75)]
     mitigate(world, WORKER_0)
     world.wait_for(lambda: bool(ended(world)), 60)
-    assert "nothing has room" in ended(world)["d1"]
+    assert "there is no room" in ended(world)["d1"]
     world.wait_for(lambda: in_place(world, world.master.target), 60)
     assert world.living(Role.WORKER) == ["worker-0"]
     assert "worker-0 stays: " in str(world.events)
@@ -113,7 +113,7 @@ def test_room_that_the_cluster_does_not_have_after_all_leaves_the_last_worker_wh
 def test_two_workers_are_replaced_at_once_and_one_of_them_always_trains() -> None:
     world = training(2, 1)
     mitigate(world, WORKER_0)
-    unchanged(world, WORKER_0, StaleDecisionError, "leaves already")
+    unchanged(world, WORKER_0, StaleDecisionError, "is already leaving")
     mitigate(world, KillRestart("worker-1", Role.WORKER), "d2")
     while len(ended(world)) < 2:
         assert world.n_training
@@ -167,7 +167,7 @@ def test_a_master_that_restarts_goes_on_to_replace_a_worker(n_round: int) -> Non
 
 def test_a_worker_is_not_replaced_twice_nor_before_the_plan_is_in_place() -> None:
     world = World(spec(plan(2, 1)), features(8000))
-    unchanged(world, WORKER_0, StaleDecisionError, "it does not train")
+    unchanged(world, WORKER_0, StaleDecisionError, "it is not training")
     world = training()
     unchanged(
         world, KillRestart("worker-9", Role.WORKER), InvalidValueError, "expected one of worker-0, worker-1"
@@ -210,7 +210,7 @@ def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(n
     group = world.master.record.group
     assert group is not None
     assert group.nodes == (f"ps-{n_ps}", *[f"ps-{at}" for at in range(1, n_ps)])
-    assert "ps-0 is replaced, as ada decided: it is slow" in str(world.events)
+    assert "ada decided to replace ps-0: it is slow" in str(world.events)
     assert f"ps-0 is replaced; its parameters move to ps-{n_ps}" in str(world.events)
     assert "evicted" not in str(world.events)
     finished(world)
@@ -239,13 +239,13 @@ def test_only_one_ps_at_a_time() -> None:
 
 def test_a_ps_stays_where_nothing_has_room_beside_it() -> None:
     world = training(2, 1, cpu=1.25)
-    unchanged(world, PS_0, StaleDecisionError, "nothing has room for another parameter server beside ps-0")
+    unchanged(world, PS_0, StaleDecisionError, "there is no room for another parameter server beside ps-0")
     world = FullMachines(spec(plan(1, 1)), features(200_000), ((1.0, 8192),))
     world.wait_for(lambda: in_place(world, world.master.target), 60)
     world.n_step_held = [in_steps(0.25)]
     mitigate(world, PS_0)
     world.wait_for(lambda: bool(ended(world)), 60)
-    assert "nothing has room" in ended(world)["d1"]
+    assert "there is no room" in ended(world)["d1"]
     assert world.master.stage is Stage.SERVING
     world.wait_for(lambda: in_place(world, world.master.target), 60)
     assert world.living(Role.PS) == ["ps-0"]

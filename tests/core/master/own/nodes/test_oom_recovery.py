@@ -58,7 +58,7 @@ def test_no_more_than_the_machine_has_and_where_it_has_none_that_is_said() -> No
     world.run_until(lambda: in_place(world, first))
     end_for_memory(world, "worker-0")
     assert world.master.target == first
-    assert "nothing more can be had for worker nodes" in world.master.message
+    assert "there is no more memory for worker nodes" in world.master.message
 
 
 def test_a_node_killed_at_its_advisory_limit_counts_and_one_killed_below_does_not() -> None:

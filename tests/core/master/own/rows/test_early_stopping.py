@@ -221,5 +221,5 @@ def test_a_job_is_finished_once() -> None:
     world = World(spec(n_epoch=1000), features())
     world.run_until(lambda: world.master.train_counts.done > 0)
     world.do(world.master.stop("ada", "", world.at_s))
-    with pytest.raises(StaleDecisionError, match="it is ending"):
+    with pytest.raises(StaleDecisionError, match="is already ending"):
         world.master.choose(FinishChoice("bob"), world.at_s)

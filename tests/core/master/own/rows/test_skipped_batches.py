@@ -105,7 +105,7 @@ def test_a_model_that_scores_nan_is_never_trained() -> None:
     assert world.master.phase is JobPhase.FAILED
     assert world.master.evaluation is None
     assert "trained" not in world.master.message
-    assert "the model is of no use; 45 of 45 held-out rows have no finite score: rows 395, 396" in (
+    assert "the model cannot be used; 45 of 45 held-out rows have no finite score: rows 395, 396" in (
         world.master.message
     )
     assert "and 35 more" in world.master.message
