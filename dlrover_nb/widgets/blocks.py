@@ -42,7 +42,7 @@ class Tone(StrEnum):
     PLAIN = ""
     HINT = "Hint"
     NEWS = "Now"
-    EXPLORE = "EXPLORE"
+    EXPLORE = "Experiment"
     WARNING = "Warning"
     FAILED = "Failed"
 
