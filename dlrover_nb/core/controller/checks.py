@@ -160,7 +160,7 @@ def check_change(plan: ResourcePlan, now: DecisionContext) -> None:
 def _check_ready(now: DecisionContext, what: str) -> None:
     if not now.phase.trains or not now.is_running:
         state = (
-            "is waiting for your decision on shards in quarantine; decide on these first (%dlrover show --rows)"
+            "is waiting for your decision on shards in quarantine (%dlrover show --rows): decide first"
             if now.phase is JobPhase.BLOCKED
             else "has finished training and is evaluating"
             if now.is_running

@@ -291,7 +291,8 @@ class PlanQueries:
     def _why_over(self) -> str:
         now = self.context
         if now.phase is JobPhase.BLOCKED:
-            return f"Some rows need your decision (%dlrover show {now.name} --rows). Planning resumes with training."
+            line = f"%dlrover show {now.name} --rows"
+            return f"Some rows need your decision ({line}). Planning resumes with training."
         return (
             f"The job {'has' if now.phase.is_final else 'is'} {now.phase}, so there is nothing left to plan."
         )
