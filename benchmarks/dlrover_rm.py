@@ -38,11 +38,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,14 +51,11 @@ from policy_runs import SETTINGS, Baseline, Ours, Still, simulate
 
 from dlrover_nb.core.baselines import elastic_scheduling, optimus
 from dlrover_nb.core.simulator import SimulatedJob, TermsTruth
+from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import Event, PlanApplied
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from support.plans.sampled_jobs import BATCH, BOUNDS, random_truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

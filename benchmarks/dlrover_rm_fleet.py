@@ -21,22 +21,17 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
+from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from support.plans.sampled_jobs import JobSampler, poisson_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

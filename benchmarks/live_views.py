@@ -17,7 +17,6 @@ import logging
 import re
 import socket
 import statistics
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -30,15 +29,12 @@ import panel as pn
 import psutil
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
+from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.charts import throughput
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.live_view import LiveView
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from support.plans.sampled_jobs import JobSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,8 +24,9 @@ from dlrover_nb.core.warmstart import into_space
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from support.plans.measured_speeds import read_tables
-from support.plans.sampled_jobs import BATCH, BOUNDS, random_truth
 from support.plans.well_tuned import well_tuned
+
+from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.spec_choices import Objective

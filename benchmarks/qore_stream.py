@@ -38,8 +38,9 @@ from dlrover_nb.core.warmstart import into_space
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from support.plans.sampled_jobs import BATCH, SIZES, random_truth
 from support.virtual_time import ManualClock
+
+from dlrover_nb.core.simulator.workload import BATCH, SIZES, random_truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,23 +6,22 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
+from dlrover_nb.core.simulator.workload import JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from support.plans.sampled_jobs import JobSampler, poisson_arrivals, read_arrivals
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def day(n_job: int, settings: ControllerSettings, arrivals: Path | None, seed: int) -> dict[str, float]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plans.sampled_jobs import BATCH, JobSampler, random_truth, typical_plan
+
+from dlrover_nb.core.simulator.workload import BATCH, JobSampler, random_truth, typical_plan
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 OWN = ("dlrover_rm", "dlrover_rm_fleet")

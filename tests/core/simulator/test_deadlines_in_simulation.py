@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.plans.sampled_jobs import JobSampler
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.pareto.space import list_plans, plan_grid
 from dlrover_nb.core.simulator import SimulatedWorld, WorldSettings
+from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.views.events import JobSubmitted

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from suite.missing import shared
 from support.cases import for_each
 from support.plans.measured_speeds import TableTruth, read_tables
-from support.plans.sampled_jobs import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from support.plans.sim_world import make_plan
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.simulator import CALM, Faults, GrowthLaw, MemoryGrowth, Pending, SimCluster, TermsTruth
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.faults import DAY_S
+from dlrover_nb.core.simulator.workload import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.plan.capacity import NodeShape, fits, plan_needs
 
 TABLE = ("data", "dl2_ps_speed", "ps_worker_speed.csv")

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.plans.sampled_jobs import JobSampler
 from support.plans.sim_world import N_SAMPLE, UP_S, make_job, make_plan, make_world, only, play, scale
 
 from dlrover_nb.core.controller.controller import Controller
@@ -22,6 +21,7 @@ from dlrover_nb.core.simulator import (
     WorldSettings,
 )
 from dlrover_nb.core.simulator.faults import DAY_S
+from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Migration, Mode
 from dlrover_nb.core.structs.plan.capacity import NodeShape

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from support.browser.chromium import unnamed
-from support.plans.sampled_jobs import JobSampler
 from support.waiting import until
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
+from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.live.browser.poller import Poller

@@ -6,11 +6,11 @@ from support.browser.chromium import broken_rules, picture, unnamed
 from support.browser.looks import cut_off, is_painted
 from support.jobs import builders as b
 from support.jobs.masters import Master
-from support.plans.sampled_jobs import JobSampler
 from support.waiting import until
 
 from dlrover_nb.core.backends.simulated.assumptions import simulate
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.simulator.workload import JobSampler
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.clusters.many import ManyJobs
 from dlrover_nb.widgets.jobs.plans import plans_view
