@@ -90,7 +90,7 @@ class ExportView(Shown):
         """Return the content."""
         where = f"Exported to {self.path}" if self.path else "Export (not written to a file)"
         checked = tuple(Paragraph(line) for line in self.checked.splitlines())
-        missing = tuple(Paragraph(f"not in it, as it is secret: {each}") for each in self.to_fill_in)
+        missing = tuple(Paragraph(f"left out because it is secret: {each}") for each in self.to_fill_in)
         return View(where, (*checked, *missing, Verbatim(self.text)))
 
     def tables(self) -> Tables:

@@ -211,7 +211,7 @@ class JobCommands:
             from dlrover_nb.core.client.submit_again import submit_again  # noqa: PLC0415 - it reads YAML
 
             raise StaleDecisionError(
-                f"job {self.name} has {snapshot.phase}: nothing to decide any more; "
+                f"job {self.name} has {snapshot.phase}, so there is nothing left to decide; "
                 f"{submit_again(snapshot.spec)}"
             )
         return snapshot

@@ -229,7 +229,7 @@ def _answer_block(
     if proposal.status is not ProposalStatus.PENDING:
         who = answered_words(snapshot.decisions, proposal.id) or proposal.note
         return Paragraph(
-            f"Nothing to decide any more: {proposal.id} is {proposal.status}. {who}".strip()
+            f"There is nothing left to decide: {proposal.id} is {proposal.status}. {who}".strip()
         ), False
     owner = snapshot.spec.owner
     if refusal := visit.team.refusal(visit.person, Action.ACCEPT, subject.cluster, owner=owner):

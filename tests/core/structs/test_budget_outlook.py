@@ -16,7 +16,7 @@ PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 0.5, 512))
 SMALL = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 NOW = PlanBudget(PLAN, per_hour=2.0, end_cost=4.0, enough=0.02, share=0.5)
 PRICES = st.just(0.0) | st.floats(1e-9, 1e4)  # as `per_hour` rounds them
-DOES = "for which the rest is enough with"
+DOES = "chance that the rest is enough"
 BARE = BudgetOutlook("ads", 10.0, 8.0, "USD", 2.0)
 SHORT = replace(BARE, samples_per_s=1000.0, n_sample_left=7_200_000, now=NOW)
 
@@ -34,7 +34,7 @@ def test_the_parts_of_a_budget_add_up_and_no_more_is_bought_than_is_left(limit, 
 
 def test_a_budget_that_is_enough_names_the_cost_until_the_end_and_no_choices():
     told = replace(SHORT, spent=2.0, now=replace(NOW, enough=0.97, share=1.0))
-    assert told.words == f"2 of 10 USD spent (20 %); 4 more until the end, {DOES} 97 % probability"
+    assert told.words == f"2 of 10 USD spent (20 %); 4 more until the end, with a 97 % {DOES}"
     assert "raises" not in replace(told, spent=9.0).words
 
 
@@ -43,14 +43,14 @@ def test_early_on_only_a_better_plan_is_a_choice():
     assert "%dlrover" not in early.words
     best = PlanBudget(SMALL, 1.0, 1.5, 0.93, 1.0)
     named = replace(early, best=best).words
-    assert named.endswith(f"{SMALL.short} ends within it: 1.5 until the end, {DOES} 93 % probability")
+    assert named.endswith(f"{SMALL.short} ends within it: 1.5 until the end, with a 93 % {DOES}")
 
 
 def test_near_the_limit_it_says_what_the_rest_buys_and_each_choice():
     most = PlanBudget(SMALL, 1.0, 2.5, 0.1, 0.8)
     words = replace(SHORT, most=most).words
     assert words.startswith("8 of 10 USD spent (80 %); the rest lasts 60 min: about 3,600,000 rows, 50 % of")
-    assert f"until the end it takes 4, {DOES} 2 % probability" in words
+    assert f"until the end it takes 4, with a 2 % {DOES}" in words
     assert "`%dlrover pin ads --budget 12.4` raises the limit" in words
     assert "`%dlrover end ads --now` keeps what is trained" in words
     assert words.endswith(f"or {SMALL.short} trains 80 % of what is left")

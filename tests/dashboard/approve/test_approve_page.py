@@ -66,7 +66,7 @@ def test_a_proposal_is_approved_and_the_page_says_so(client, job, team):
     told = answered(otto, path, page, "accept", reason="from my phone")
     assert told.status == 200
     assert f"Accept {proposal.id} of job ads-ctr is done" in told.text
-    assert "Nothing to decide any more" in told.text
+    assert "There is nothing left to decide" in told.text
     assert 'name="action"' not in told.text
     row = next(each.row for each in team.audit.newest(5) if each.row.stage is Stage.DONE)
     assert (row.person, row.entry, row.why) == ("otto", Entry.APPROVE, "from my phone")
@@ -181,7 +181,7 @@ def test_an_action_is_approved_on_a_page_of_its_own(slow):
         assert part in page.text
     told = posted(server, "otto", page, "accept")
     assert "Accept m1 of job ads is done" in told.text
-    assert "Nothing to decide any more: m1 is accepted" in told.text
+    assert "There is nothing left to decide: m1 is accepted" in told.text
     assert [each.proposal for each in master.asked] == ["m1"]
     row = team.audit.newest(1)[0].row
     assert (row.entry, row.subject, row.mitigation) == (Entry.APPROVE, "m1", "restart worker-1")

@@ -127,7 +127,7 @@ def test_ending_a_job_is_asked_twice_and_only_of_those_who_may(server, master):
     answer = Client(server.url, "ada").post_form("do", fields | {"action": "stop"})
     told = read(server, ADMIN, answer.headers["Location"]).text
     assert master.state.phase is JobPhase.STOPPED
-    assert not forms(told), "there is nothing to decide any more"
+    assert not forms(told), "there is nothing left to decide"
     assert "not yours to end" in read(server, ADMIN, "confirm?cluster=a&name=ads&action=delete").text
 
 

@@ -59,7 +59,7 @@ def test_secrets_are_listed_and_written_only_on_request(run, tmp_path: Path) -> 
     shown = run("export leaky --kind pods -o a.yaml")
     assert "hunter2" not in str(shown)
     assert [each.split(" of ")[0] for each in shown.to_fill_in] == ["the variable HF_TOKEN"]
-    assert "not in it, as it is secret: the variable HF_TOKEN" in str(shown)
+    assert "left out because it is secret: the variable HF_TOKEN" in str(shown)
     whole = run("export leaky --kind pods -o b.yaml --with-secrets")
     assert "hunter2hunter2" in (tmp_path / "b.yaml").read_text()
     assert whole.to_fill_in == ()

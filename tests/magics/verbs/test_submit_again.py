@@ -74,7 +74,7 @@ def test_steering_an_ended_job_names_the_command_that_runs_it_again(memory: Memo
     commands.run(GRAMMAR.parse_line("submit ctr --epochs 7"))
     memory.links["ctr"].end(JobPhase.SUCCEEDED)
     with pytest.raises(
-        StaleDecisionError, match="job ctr has succeeded: nothing to decide any more; "
+        StaleDecisionError, match="job ctr has succeeded, so there is nothing left to decide; "
     ) as caught:
         commands.run(GRAMMAR.parse_line(line))
     command = str(caught.value).split("`")[1]

@@ -183,7 +183,7 @@ def read_end(folder: Path) -> JobSnapshot | None:
     except WireError as error:
         raise CheckpointError(
             f"{folder / END}, the last snapshot of the job, is damaged: {error}; delete that file, and "
-            "attach the job again: it is made anew from its log"
+            "attach the job again: it is rebuilt from its log"
         ) from error
 
 

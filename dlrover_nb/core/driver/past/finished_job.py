@@ -93,7 +93,8 @@ class FinishedJob(CallLink):
             case _:  # a new call too
                 spec, phase = self._last.spec, self._last.phase
                 raise StaleDecisionError(
-                    f"job {spec.name} has {phase} and its master is gone: nothing to decide any more; "
+                    f"job {spec.name} has {phase} and its master is gone, so there is nothing left to "
+                    "decide; "
                     f"{submit_again(spec)}"
                 )
 

@@ -19,7 +19,7 @@ def takeover_words(n_running: int, n_waiting: int, *, has_begun: bool) -> str:
     if n_waiting:
         return f"the master restarted; {_nodes(n_waiting)} still wait{'s' * (n_waiting == 1)} to start"
     if has_begun:
-        return "the master restarted, and nodes are started anew"
+        return "the master restarted, and nodes are started again"
     return "the master restarted before any node had started"
 
 

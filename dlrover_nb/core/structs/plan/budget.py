@@ -175,7 +175,7 @@ class BudgetOutlook:
 
 
 def _enough(plan: PlanBudget) -> str:
-    return f"for which the rest is enough with {percent(plan.enough)} probability"
+    return f"with a {percent(plan.enough)} chance that the rest is enough"
 
 
 def per_hour(prices: PriceTable, nodes: Iterable[Need]) -> float | None:

@@ -71,7 +71,7 @@ class DeadlineOutlook:
             return f"{now}; {best}"
         return (
             f"{now}; no plan reaches {percent(self.wanted)}: {best}, "
-            f"and the earliest end that is predicted is in {span_words(self.earliest_s)}"
+            f"and the earliest possible end is in {span_words(self.earliest_s)}"
         )
 
     def _budget_words(self, least: float) -> str:

@@ -63,5 +63,5 @@ def test_pins_that_cannot_be_are_refused_to_the_user(handle):
 
 def test_pins_of_a_job_that_has_ended_are_refused(handle):
     handle.stop(why="done")
-    with pytest.raises(StaleDecisionError, match="nothing to decide"):
+    with pytest.raises(StaleDecisionError, match="left to decide"):
         handle.decide(Pin(ps=1))

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
 
 NO_MACHINES = (
-    "machines may not be listed (needs: list nodes), so what they have is not known; "
-    "shown are those where pods of this namespace stand"
+    "you may not list machines (needs: list nodes), so we show only those with pods of this namespace"
 )
 NO_PODS = (
-    "pods of other namespaces may not be listed (needs: list pods in all namespaces), so what others hold "
-    "is not known, nor what is idle"
+    "you may not list pods of other namespaces (needs: list pods in all namespaces), so we cannot say what "
+    "others hold or what is idle"
 )
 NO_METRICS = "use is not measured: metrics.k8s.io is not installed, or you may not read it"
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"

@@ -311,8 +311,8 @@ def _why_no_room(state: JobState, node: Node) -> str:
 
 def _stale(state: JobState, why: str) -> StaleDecisionError:
     return StaleDecisionError(
-        f"an action needs a job that trains with all nodes of its plan; of job {state.spec.name} {why}; "
-        "measure again and decide anew"
+        f"an action needs a job that trains with all nodes of its plan, but job {state.spec.name} cannot "
+        f"take one now: {why}; measure again, then decide"
     )
 
 
