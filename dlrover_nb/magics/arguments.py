@@ -191,7 +191,7 @@ class Grammar:
             return
         word_of = {each.form.verb: each.word for each in self._forms()} | {each: each for each in self.words}
         near = dict.fromkeys(word_of[each] for each in nearest(name, word_of))
-        meant = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.words)}"
+        meant = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(self.words)}"
         raise InvalidValueError(f"unknown verb {name!r}; {meant}; see {self.command} help")
 
     def _help(self, _: Commands, *, verb: str | None) -> TextView:

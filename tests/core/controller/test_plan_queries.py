@@ -190,7 +190,7 @@ def test_when_the_job_is_over_nothing_else_is_suggested(job):
 
 def test_an_unknown_proposal_is_answered_with_those_near_it(job):
     job.train(20)
-    with pytest.raises(NotFoundError, match=r"no proposal p11 \(none is open; did you mean .*p1"):
+    with pytest.raises(NotFoundError, match=r"no proposal p11 \(open: p1\)"):
         job.controller.queries().explain("p11")
 
 

@@ -80,5 +80,5 @@ def test_assumed_prices_are_said_to_be_once_in_the_facts_and_once_in_the_chart()
         facts = proposal_facts(shown.open_proposal, shown)
         assert sum("USD" in words for _, words in facts) >= 2
         assert sum("assumed" in words for _, words in facts) == (shown is assumed)
-        assert console.export_text().count("assumed") == (shown is assumed)
+        assert ("assumed" in console.export_text()) == (shown is assumed)
         assert ("cost in USD per hour, assumed prices" in view.html()) == (shown is assumed)
