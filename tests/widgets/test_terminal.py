@@ -8,7 +8,7 @@ from dlrover_nb.terminal import render, sparkline
 
 LONG = (
     "+37.0 s  p2 proposed: "
-    + "one more worker and one more server, and which part of it changes is not measured yet; " * 3
+    + "one more worker and one more server, and we cannot tell yet which part gets faster; " * 3
 )
 
 
@@ -40,7 +40,9 @@ def test_the_panel_takes_the_width_and_cuts_nothing(width):
     lines = text.splitlines()
     assert {len(line) for line in lines} == {width}
     assert "…" not in text
-    assert "is not measured yet; one more" in " ".join(" ".join(line.strip("│ ") for line in lines).split())
+    assert "which part gets faster; one more" in " ".join(
+        " ".join(line.strip("│ ") for line in lines).split()
+    )
 
 
 def test_an_open_proposal_stands_in_the_panel_with_its_band():

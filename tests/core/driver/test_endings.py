@@ -70,7 +70,9 @@ def test_a_fatal_signal_in_the_log_is_the_programs_own_whatever_the_cluster_know
 @pytest.mark.parametrize(
     "exited",
     [
-        NodeExited(NODE, "the kernel killed it for lack of memory", was_killed=True, out_of_memory=True),
+        NodeExited(
+            NODE, "it ran out of memory and the kernel killed it", was_killed=True, out_of_memory=True
+        ),
         NodeExited(NODE, "it ended by itself", succeeded=True),
     ],
 )

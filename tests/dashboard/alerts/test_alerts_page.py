@@ -29,7 +29,7 @@ def no_alert_of_another_test(team):
         team.alerts.end(alert, team.now_s())
 
 
-def begun(team, kind=AlertKind.OOM, text="a ps with 419 of 512 MiB is full in 2 min", **fields):
+def begun(team, kind=AlertKind.OOM, text="a ps uses 419 of 512 MiB and will be full in 2 min", **fields):
     about = replace(
         ABOUT,
         **{

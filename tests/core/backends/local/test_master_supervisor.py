@@ -149,8 +149,8 @@ def test_the_words_say_what_happened_and_when_it_goes_on(tmp_path: Path) -> None
     night.pass_by()
     assert night.n_begun == 1
     assert night.words[0] == (
-        "its master was killed by signal 9 (SIGKILL), perhaps because the machine was out of memory; it is "
-        "started again after 1 s"
+        "its master was killed by signal 9 (SIGKILL), perhaps because the machine was out of memory; "
+        "restarting it in 1 s"
     )
 
 
