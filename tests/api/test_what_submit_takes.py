@@ -206,5 +206,5 @@ def test_a_start_is_a_run_by_its_name_alone_and_overrides_that_of_a_file(tmp_pat
 def test_a_submit_warns_of_a_network_that_may_read_what_it_carries() -> None:
     trusted = JobSpec("one", exchange=ExchangeSpec(encryption=Encryption.NONE))
     text = " ".join(str(SubmittedView(trusted)).split())
-    assert "whoever can read the network between hosts can read gradients" in text
+    assert "anyone who can read the network between hosts can read gradients" in text
     assert "network" not in str(SubmittedView(JobSpec("one")))

@@ -123,7 +123,8 @@ def _flip(quantity: Quantity, distance: float, recommended: ResourcePlan, presen
     unit = f" {quantity.unit}" if quantity.unit else ""
     side = "above" if distance > 0 else "below"
     clause = quantity.clauses[distance > 0] or f"the {quantity.name} were {side}"
-    words = f"If {clause} {_number(at)}{unit} (now {_number(quantity.now)}{unit}), {then} would win."
+    then_at, now = _numbers(at, quantity.now)
+    words = f"If {clause} {then_at}{unit} (now {now}{unit}), {then} would win."
     return BreakEven(quantity.name, quantity.now, at, quantity.unit, plan, words)
 
 
@@ -135,5 +136,13 @@ def _short_words(plan: ResourcePlan, recommended: ResourcePlan) -> str:
     return f"{n} worker{'s' * (n != 1)} + {plan.ps.count} PS"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) < 1 else f"{value:.3g}"
+def _numbers(at: float, now: float) -> tuple[str, str]:
+    """Return two numbers with as few digits as tell them apart."""
+    short = _number(at, 2), _number(now, 2)
+    return short if short[0] != short[1] else (_number(at, 4), _number(now, 4))
+
+
+def _number(value: float, digits: int) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.{digits}g}" if abs(value) < 1 else f"{value:.{max(digits, 3)}g}"

@@ -70,7 +70,7 @@ def happenings(
 def _said(event: Event) -> tuple[HappeningKind, str] | None:
     match event:
         case JobSubmitted(spec=spec):
-            return HappeningKind.PHASE, f"submitted by {spec.owner or 'someone'}"
+            return HappeningKind.PHASE, f"submitted by {spec.owner or 'an unnamed user'}"
         case PhaseChanged(phase=phase, message=message):
             return HappeningKind.PHASE, f"{phase}{message and ': ' + message}"
         case PlanApplied(plan=plan):

@@ -77,8 +77,8 @@ class ExchangeSpec:
 
 
 _READABLE = (
-    "exchange: {encryption: none}: whoever can read the network between hosts can read gradients, parameters "
-    "and copies of checkpoints of this job. Nobody without its key can connect, or change or forge a "
+    "exchange: {encryption: none}: anyone who can read the network between hosts can read gradients, "
+    "parameters and copies of checkpoints of this job. Without its key no one can connect, or change or forge a "
     "message. Leave it out unless you trust that network."
 )
 PLAIN = ExchangeSpec()
