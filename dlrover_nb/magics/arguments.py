@@ -84,6 +84,9 @@ class Grammar:
             return self.verbs["help"].call({"verb": name})
         if name in self.words:
             return self._parsed_word(name, rest, has_cell=has_cell)
+        if name == "help" and rest:  # `help show --live` is about `show`
+            forms = self.words.get(rest[0], ())
+            rest = [each for each in rest if not any(each in form.choosing for form in forms)]
         call = self.verbs[name].call(_parsed(self.parser_of(name), rest))
         return replace(call, hint=self._hint(name, call.values))
 

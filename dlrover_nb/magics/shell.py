@@ -82,7 +82,7 @@ class DlroverMagics(Magics):  # type: ignore[misc]  # IPython carries no types h
     dlrover.__doc__ = GRAMMAR.help_text()
 
 
-_QUESTION = re.compile(r"\s*%%?dlrover\s+(?P<verb>[\w-]+)\s*\?{1,2}\s*")
+_QUESTION = re.compile(r"\s*%%?dlrover\s+(?P<verb>[\w-]+)(?:\s+--[\w-]+)*\s*\?{1,2}\s*")
 
 
 def explain_verbs(lines: list[str]) -> list[str]:

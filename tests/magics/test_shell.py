@@ -208,7 +208,16 @@ def test_help_is_the_docstring(shell: InteractiveShell) -> None:
     assert "apply    accept a proposal" in told["docstring"]
 
 
-@for_each("text", ["%dlrover scale?", "%dlrover  scale ??\n", "\n%%dlrover scale?\n", "  %dlrover scale?"])
+@for_each(
+    "text",
+    [
+        "%dlrover scale?",
+        "%dlrover  scale ??\n",
+        "%dlrover apply --workers?",
+        "\n%%dlrover scale?\n",
+        "  %dlrover scale?",
+    ],
+)
 def test_a_verb_with_a_question_mark_is_explained(shell: InteractiveShell, text: str) -> None:
     assert "--worker-cpu CORES" in str(shell.run_cell(text).result)
 

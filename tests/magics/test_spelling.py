@@ -132,6 +132,20 @@ def test_what_does_not_go_together_is_refused(line: str, message: str) -> None:
         GRAMMAR.parse_line(line)
 
 
+@for_each(
+    ("line", "word"),
+    [
+        ("help show", "show"),
+        ("help show --live", "show"),
+        ("show --live -h", "show"),
+        ("help apply --restart", "apply"),
+    ],
+)
+def test_the_help_of_a_form_is_that_of_its_word(line: str, word: str) -> None:
+    assert GRAMMAR.parse_line(line).values == {"verb": word}
+    assert cli.GRAMMAR.parse(["help", "server", "tokens", "--json"]).as_json
+
+
 def test_a_cell_of_plan_holds_goals() -> None:
     assert GRAMMAR.parse_line("plan ctr", has_cell=True).verb.takes_cell
     assert not GRAMMAR.parse_line("plan ctr").verb.takes_cell
