@@ -35,6 +35,7 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
     NotMember,
     Probe,
     Probed,
+    Proceed,
     StaleEpoch,
     exchange_cost,
 )
@@ -45,13 +46,13 @@ from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
 from dlrover_nb.core.structs.job.exchange_spec import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.exchange.push_pull import FromPs
     from dlrover_nb.core.runtime.exchange.slab.of_worker import Parts
-    from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys
+    from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.worker.trainer import Push
     from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
@@ -264,6 +265,12 @@ class PsClient:
         self.last = exchange_cost(slowest, took_s, sent=self._n_byte_sent, received=received)
         self._n_byte_sent = 0
 
+    def read(self, ready: Container[Socket | int]) -> None:
+        """Read the answers that have come; one to a request that was repeated may come when none is due."""
+        for i, link in enumerate(self._links):
+            for message, arrays in link.answers(ready):
+                self._accept(i, message, arrays)
+
     def close(self) -> None:
         """Close the sockets; what was not sent is dropped."""
         for link in self._links:
@@ -290,10 +297,7 @@ class PsClient:
         again_at_s = time.monotonic() + ASK_AGAIN_S
         wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
-            ready = self._agent.wait(_POLL_EVERY_S)
-            for i, link in enumerate(self._links):
-                for message, arrays in link.answers(ready):
-                    self._accept(i, message, arrays)
+            self.read(self._agent.wait(_POLL_EVERY_S))
             now_s = time.monotonic()
             if self.interrupted and wanted_since_s is None:
                 wanted_since_s = now_s
@@ -326,7 +330,7 @@ class PsClient:
         if question in self._pending and self._is_of_now(message):
             del self._pending[question]
             self._answered[question] = message, arrays
-        elif isinstance(message, NotMember) and self._is_of_now(message):
+        elif isinstance(message, NotMember) and (i, Proceed) in self._pending and self._is_of_now(message):
             raise ExchangeDroppedError("the coordinator has removed this worker")
 
     def _is_of_now(self, message: FromPs) -> bool:

@@ -290,7 +290,9 @@ class Worker:
         self._check_reading()
         is_asking = self._client is not None and not self._orders.has_nothing
         self._accounting.switch(Part.DATA if is_asking else Part.IDLE)
-        self._agent.wait(timeout_s)
+        ready = self._agent.wait(timeout_s)
+        if self._client is not None:  # what is left unread would end each wait at once
+            self._client.read(ready)
 
     def _leave(self) -> None:
         """End here, with the exact position in the shard that is left unfinished, if any.
