@@ -344,8 +344,15 @@ class Serving:
         self._send(identity, self._sealed.open_session(identity))
 
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
-        """Handle a barrier message; the worker is released now, or when its peers have arrived."""
-        worker, self._asked[message.worker] = message.worker, (identity, message.step)
+        """Handle a barrier message; the worker is released now, or when its peers have arrived.
+
+        A repetition that comes after later messages of its worker is dropped: nobody waits for its answer.
+        """
+        worker = message.worker
+        before, step = self._asked.get(worker, (identity, message.step))
+        if (connection_number(identity), message.step) < (connection_number(before), step):
+            return
+        self._asked[worker] = identity, message.step
         match message:
             case Join():
                 self._send_releases(self._barrier.join(worker))
@@ -444,6 +451,12 @@ def _pending(router: Socket) -> Iterator[tuple[bytes, list[zmq.Frame]]]:
 def worker_of(identity: bytes) -> str:
     """Return the name of the worker that a connection belongs to."""
     return identity.partition(b"/")[0].decode(errors="replace")
+
+
+def connection_number(identity: bytes) -> int:
+    """Return which connection of its worker this is: later ones have higher numbers."""
+    number = identity.rpartition(b"/")[2]
+    return int(number) if number.isdigit() else 0
 
 
 def _take_nothing(chunk: MoveChunk, _part: StorePart) -> ChunkTaken:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.runtime.node_world import FEATURES, MODEL, SPEC
+from support.runtime.played_router import PlayedRouter
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.models.built_in import dense_parameter_count
@@ -87,33 +86,6 @@ ANSWERS = (
 )
 
 
-class Router:
-    """The socket of a PS: it has what a worker sent, and keeps what would be sent to it."""
-
-    def __init__(self) -> None:
-        self.sent: list[list[bytes]] = []
-        self._came: deque[bytes] = deque()
-
-    def take(self, identity: bytes, frames: list[bytes]) -> None:
-        """Take in a message, for the next `Serving.serve`."""
-        self._came.extend([identity, *frames])
-
-    def recv(self, flags: int = 0, *, copy: bool) -> zmq.Frame:
-        assert not copy
-        if not self._came:
-            assert flags == zmq.NOBLOCK
-            raise zmq.Again
-        return zmq.Frame(self._came.popleft())
-
-    def getsockopt(self, option: int) -> int:
-        assert option == zmq.RCVMORE
-        return int(bool(self._came))
-
-    def send_multipart(self, frames: list[bytes], *, copy: bool) -> None:
-        assert not copy
-        self.sent.append([bytes(frame) for frame in frames])
-
-
 @st.composite
 def pushes(draw: st.DrawFn) -> list[np.ndarray]:
     """Draw the arrays of an exchange, right in most of their shapes."""
@@ -152,7 +124,7 @@ def frames_of(request: object, arrays: list[np.ndarray]) -> list[bytes]:
     )
 )
 def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, list[np.ndarray]]]) -> None:
-    router = Router()
+    router = PlayedRouter()
     slabs = AttachedSlabs()
     serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", replace(SPEC, sync=sync), slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
@@ -172,7 +144,7 @@ def test_no_request_ends_a_ps(sync: Sync, requests: list[tuple[bytes, object, li
 @pytest.mark.parametrize("place", range(4))
 def test_rows_without_numbers_are_refused_however_many_a_message_names(place: int, n: int) -> None:
     """They take no byte of it, and their answer would take all memory."""
-    router, slabs = Router(), AttachedSlabs()
+    router, slabs = PlayedRouter(), AttachedSlabs()
     serving = Serving(router, TimeAccounting(SystemClock()), "ps-0", SPEC, slabs)  # type: ignore[arg-type]
     serving.open(ParameterStore(MODEL, FEATURES.n_table_row, N_DENSE), 1)
     router.take(b"a", frames_of(InitDense(1), [np.zeros(N_DENSE, np.float32)]))
