@@ -169,6 +169,10 @@ class World:
             else:
                 self._waiting.append((identity.decode(), message, arrays))
 
+    def forget(self):
+        """Drop what has been received and not asked for."""
+        self._waiting.clear()
+
     def start_ps(self, n_ps, files=(), first=0):
         """Start PS that serve the next epoch; return the order to train with them."""
         names = [f"ps{first + i}" for i in range(n_ps)]

@@ -169,6 +169,7 @@ class Worker:
         self._orders = Orders(clock)
         self._client: PsClient | None = None
         self._n_client = 0
+        self._first_dense = trainer.learner.values.copy()  # what it holds later was trained
         self._prefetcher = ShardPrefetcher(trainer.read, seed=config.spec.seed)
         self._reads_since_s: float | None = None  # None: no shard is being read
         self._left = False
@@ -347,7 +348,7 @@ class Worker:
         self._n_client += 1
         self._client = self._new_client(train)
         _log.info("%s trains with %d PS, epoch %d", self._config.node, len(train.endpoints), train.ps_epoch)
-        self._client.init_dense(self._trainer.learner.values)
+        self._client.init_dense(self._first_dense)
         if self._n_client == 1:
             self._probe_link(self._client, len(train.endpoints))
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import BucketLayout, ShardWork
 from dlrover_nb.core.runtime.worker import ps_client, worker
@@ -454,3 +456,20 @@ def samples_of(world, node):
 
 def measured_by(world, node):
     return [sample.link_gbit_per_s for sample in samples_of(world, node) if sample.link_gbit_per_s]
+
+
+def test_a_job_that_begins_anew_has_the_first_dense_parameters():
+    """A worker holds trained ones by then."""
+    first = Learner(SPEC.model, len(FEATURES.categorical), len(FEATURES.numeric)).values.copy()
+    with World() as world:
+        train = world.start_ps(1)
+        world.start("w0", Role.WORKER)
+        world.send("w0", train)
+        world.train("w0", [shard(0)])
+        again = world.load(["ps0"], train.endpoints)
+        world.forget()
+        world.send("w0", replace(again, drop_shard=True))
+        world.receive(ShardAsked, "w0")  # it has connected
+        files = world.save(["ps0"])
+        dense = np.array(ps_checkpoint.read(Path(files[0][0]), files[0][1]).dense)
+    np.testing.assert_array_equal(dense[0], first)
