@@ -67,6 +67,11 @@ class FakeNode:
     def unfinished(self) -> tuple[ShardProgress, ...]:
         return () if self.shard is None else _progress(self.shard, self.n_done, self.skipped)
 
+    def has_had(self, shard: Shard) -> bool:
+        """Whether it holds this grant, or has let it go."""
+        held = [*self.granted, *([self.shard] if self.shard else [])]
+        return shard.lease in {each.lease for each in (*held, *self.released)}
+
     def say(self, message: m.FromNode, *arrays: np.ndarray) -> None:
         self.outbox.append((message, arrays))
 
@@ -222,8 +227,9 @@ class PlayedNodes:
                 paused = m.Paused(node.id, message.ps_epoch, lease, node.n_done, message.number)
                 node.say(replace(paused, released=tuple(node.released)))
             case m.Granted(shard):
-                node.granted.append(shard)
-                self.granted.append((node.id, shard))
+                if not node.has_had(shard):
+                    node.granted.append(shard)
+                    self.granted.append((node.id, shard))
             case m.NoShard():
                 node.wants_shard = True
             case m.Drain(at_once):

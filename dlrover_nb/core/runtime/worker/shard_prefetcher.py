@@ -112,7 +112,9 @@ class ShardPrefetcher:
         return None, 0
 
     def add(self, shard: Shard) -> None:
-        """Begin to read a shard."""
+        """Begin to read a shard; a repeated grant, of one that is here or was let go, changes nothing."""
+        if shard.lease in self.leases or any(shard.lease == each.lease for each in self._released):
+            return
         self._coming.append((shard, Future()))
         self._wanted.put(self._coming[-1])
 

@@ -185,14 +185,16 @@ def test_after_the_loss_of_a_ps_workers_are_told_to_drop_what_they_hold() -> Non
         assert (train.drop_shard, train.ps_epoch) == (True, 2)
 
 
-def test_a_question_that_crossed_a_grant_gets_no_second_shard_unless_the_grant_was_lost() -> None:
+def test_a_question_that_crossed_a_grant_gets_no_second_shard_but_the_same_one_if_it_was_lost() -> None:
     world = World(spec(), features(4000))
     world.run_until(lambda: world.master.train_counts.doing == 1)
+    (lease,) = world.master.ledgers[0].leases("worker-0")
     assert not world.master.on_message("worker-0", m.ShardAsked("worker-0"), world.at_s + 1)
     orders = world.master.on_message("worker-0", m.ShardAsked("worker-0"), world.at_s + 6)
     (grant,) = [order.message for order in orders if isinstance(order, Send)]
     assert isinstance(grant, m.Granted)
-    assert (world.master.train_counts.doing, world.master.train_counts.returned) == (1, 1)
+    assert grant.shard.lease == lease
+    assert (world.master.train_counts.doing, world.master.train_counts.returned) == (1, 0)
 
 
 def test_a_worker_may_hold_the_next_shard_but_not_a_third_and_none_of_the_last() -> None:

@@ -473,3 +473,19 @@ def test_a_job_that_begins_anew_has_the_first_dense_parameters():
         files = world.save(["ps0"])
         dense = np.array(ps_checkpoint.read(Path(files[0][0]), files[0][1]).dense)
     np.testing.assert_array_equal(dense[0], first)
+
+
+def test_a_grant_that_comes_again_is_trained_once():
+    losses = []
+    with World() as world:
+        train = world.start_ps(1)
+        world.start("w0", Role.WORKER, losses.append)
+        world.send("w0", train)
+        world.receive(ShardAsked, "w0")
+        for _ in range(2):
+            world.send("w0", Granted(shard(4)))
+        assert world.receive(ShardFinished, "w0")[0].lease == shard(4).lease
+        world.send("w0", Granted(shard(4)))
+        world.send("w0", Pause(train.ps_epoch))
+        assert world.receive(Paused, "w0")[0].lease is None
+    assert len(losses) == SPEC.shard_batches

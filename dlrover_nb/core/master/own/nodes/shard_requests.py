@@ -196,16 +196,21 @@ def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float
     """Answer a request for another shard.
 
     If a recent grant is missing from `holding`, request and grant crossed, and another grant would be
-    surplus. An older missing grant was lost: its shard goes back to the queue.
+    surplus. An older missing grant was lost, or a node that was stopped has not read it yet: it is sent again
+    as it was, and a worker that has it by then ignores it. To give its shard to the queue was rejected: both
+    who had the grant unread and who got the next one would train it.
     """
     if state.roster.get(node.id) is None:
         return
-    lost = [lease for lease in state.leases(node) if lease not in holding]
-    if lost and at_s < node.granted_at_s + IN_FLIGHT_S:
+    granted = (*state.train.held(node.id), *state.evaluate.held(node.id))
+    missing = [shard for shard in granted if shard.lease not in holding]
+    if missing and at_s < node.granted_at_s + IN_FLIGHT_S:
         return
-    for lease in lost:
-        _ledger(state, lease).give_back(node.id, lease)
-    _grant(state, node, at_s)
+    for shard in missing:
+        node.granted_at_s = at_s
+        state.send(node, Granted(shard))
+    if not missing:
+        _grant(state, node, at_s)
 
 
 def _grant(state: JobState, node: Node, at_s: float) -> None:
