@@ -16,6 +16,9 @@ from support.driver.driver_world import DriverWorld, features
 from simulation.brain import schedule as brain
 from simulation.brain.audit import BrainAudit
 from simulation.brain.world import BrainWorld
+from simulation.exchange import schedule as exchange
+from simulation.exchange.audit import ExchangeAudit
+from simulation.exchange.world import ExchangeWorld
 from simulation.external import schedule as external
 from simulation.external.audit import ExternalAudit
 from simulation.external.world import ExternalWorld
@@ -36,6 +39,7 @@ SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
     "external": external.scenario,
     "elastic": external.elastic_scenario,
     "brain": brain.scenario,
+    "exchange": exchange.scenario,
 }
 
 
@@ -77,6 +81,9 @@ def _composed(case: Scenario, folder: Path) -> tuple[Any, Any]:
         cluster = BrainWorld(folder, case)
         cluster.audit = BrainAudit(cluster)
         return cluster, cluster.audit
+    if isinstance(case, exchange.ExchangeScenario):
+        nodes = ExchangeWorld(folder, case)
+        return nodes, ExchangeAudit(nodes)
     assert isinstance(case, own.OwnScenario)
     made = OwnWorld(
         folder, features(case.n_train, 40), order_seed=case.seed, backend=case.backend, **case.job

@@ -16,7 +16,13 @@ from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
-from simulation.events import BusyMachine, Event
+from dlrover_nb.core.runtime.exchange.push_pull import Fenced, StaleEpoch
+from dlrover_nb.core.runtime.ps.serving import Serving, worker_of
+from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.plan.resources import Role
+from simulation.events import BusyMachine, End, Event
+from simulation.exchange.network import Ways
+from simulation.exchange.schedule import MODEL, ExchangeScenario
 from simulation.own.schedule import OwnScenario
 from simulation.search import SCENARIOS, failures, run, scenario
 
@@ -46,6 +52,12 @@ def told(verdicts: Iterator[tuple[Verdict, str]]) -> list[str]:
 def job(*events: Event, n_train: int = 188, **fields: object) -> OwnScenario:
     given = {"plan": plan(2, 3, worker_cpu=0.25, ps_cpu=0.2), "n_epoch": 2, "shard_batches": 4} | fields
     return OwnScenario(0, events, n_train, given, PlayedBackend)
+
+
+def nodes(ways: Ways, *events: Event, n_train: int = 120, **fields: object) -> ExchangeScenario:
+    """Return a job with real nodes."""
+    given = {"plan": plan(2, 2, worker_cpu=0.25, ps_cpu=0.2), "model": MODEL, "shard_batches": 2}
+    return ExchangeScenario(0, events, n_train, given | fields, ways)
 
 
 def first_failure(kind: str, first: int) -> str:
@@ -117,3 +129,37 @@ def test_a_brain_of_an_earlier_term_that_is_obeyed_is_noticed(monkeypatch: pytes
 
     monkeypatch.setattr(Allotted, "changed", forgetful)
     assert first_failure("brain", 6) == "an old brain has effect"
+
+
+@pytest.mark.parametrize("sync", list(Sync))
+@pytest.mark.parametrize("ways", [Ways(doubled=1.0), Ways(doubled=1.0, late=0.1, overtake=True)])
+def test_messages_that_come_twice_change_nothing_and_are_all_read(sync: Sync, ways: Ways) -> None:
+    verdict = run(nodes(ways, sync=sync))
+    assert (verdict.end, verdict.words) == ("succeeded", "")
+
+
+def test_a_push_that_is_applied_each_time_it_comes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Serving.open
+
+    class Forgetful(dict[bytes, int]):
+        def get(self, _key: object, default: object = None) -> object:  # type: ignore[override]
+            return default
+
+    def forgetful(self: Serving, *args: object) -> None:
+        opened(self, *args)  # type: ignore[arg-type]
+        self._applied = Forgetful()
+
+    monkeypatch.setattr(Serving, "open", forgetful)
+    assert run(nodes(Ways(doubled=0.3))).kind == "an update is applied twice"
+
+
+def test_a_push_of_an_earlier_epoch_that_is_applied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal(self: Serving, identity: bytes, _request: object) -> object:
+        if worker_of(identity) in self._forgotten:
+            return Fenced(self.epoch)
+        return StaleEpoch(self.epoch) if self.store is None else None
+
+    lost_ps = nodes(Ways(late=0.3, overtake=True), End(2.0, Role.PS, 0, -9), checkpoint_every_s=1.0)
+    assert not run(lost_ps).kind
+    monkeypatch.setattr(Serving, "_refusal", refusal)
+    assert run(lost_ps).kind == "an update of another epoch is applied"
