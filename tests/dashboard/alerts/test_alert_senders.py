@@ -69,7 +69,7 @@ def test_a_changed_body_or_time_changes_the_signature():
 
 def test_a_redirect_is_not_followed(receiver):
     receiver.statuses = [302]
-    with pytest.raises(BackendError, match="got 302"):
+    with pytest.raises(BackendError, match="answered with 302"):
         webhook(receiver).send(ALERT)
     assert [path for path, _, _ in receiver.calls] == ["/hook/s3cret-path"]
 
@@ -172,4 +172,4 @@ def test_a_url_that_apprise_does_not_know_is_refused_without_being_shown(url, ca
         Apprise(2, url, "")
     assert "pa55word" not in caplog.text
     assert "pa55word" not in str(refused.value)
-    assert "apprise URL 2" in str(refused.value)
+    assert "URL 2" in str(refused.value)

@@ -78,7 +78,7 @@ class ExchangeSpec:
 
 _READABLE = (
     "exchange: {encryption: none}: anyone who can read the network between hosts can read gradients, "
-    "parameters and copies of checkpoints of this job. Without its key no one can connect, or change or forge "
-    "a message. Leave it out unless you trust that network."
+    "parameters and copies of checkpoints of this job. Without its key no one can connect, change a message "
+    "or forge one. Leave it out unless you trust that network."
 )
 PLAIN = ExchangeSpec()

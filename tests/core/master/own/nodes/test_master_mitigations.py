@@ -233,7 +233,7 @@ def test_only_one_ps_at_a_time() -> None:
     world = training()
     mitigate(world, PS_0)
     for action in (KillRestart("ps-1", Role.PS), MoveBuckets("ps-1"), WORKER_0):
-        unchanged(world, action, StaleDecisionError, "anew")
+        unchanged(world, action, StaleDecisionError, "measure again")
     assert answer(world) == ""
 
 
