@@ -32,7 +32,7 @@ class Event:
         raise NotImplementedError
 
 
-def _chosen(world: JobWorld, role: Role, place: int) -> str | None:
+def chosen(world: JobWorld, role: Role, place: int) -> str | None:
     names = world.up(role)
     return names[place % len(names)] if names else None
 
@@ -46,7 +46,7 @@ class End(Event):
     code: int
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             errors = "Traceback (most recent call last):\nRuntimeError: bad luck\n" if self.code == 1 else ""
             world.lose_node(name, self.code, errors)
 
@@ -59,7 +59,7 @@ class OutOfMemory(Event):
     place: int
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             world.n_loss += 1
             world.n_crash += self.role is Role.WORKER
             world.end_for_memory(name)
@@ -74,7 +74,7 @@ class Stop(Event):
     seconds: float
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             world.stopped_until_s[name] = world.elapsed_s + self.seconds
 
 
@@ -96,7 +96,7 @@ class Slow(Event):
     times: float
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, Role.WORKER, self.place):
+        if name := chosen(world, Role.WORKER, self.place):
             world.slow[name] = self.times
 
 
@@ -110,7 +110,7 @@ class CutLink(Event):
     unreachable: bool
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             world.cut_until_s[name] = world.elapsed_s + self.seconds
             if self.unreachable:
                 world.unreachable.add(name)
@@ -125,7 +125,7 @@ class ResetLink(Event):
     seconds: float
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             world.cut_until_s[name] = world.elapsed_s + self.seconds
             world.broken_links.add(name)
 
@@ -139,7 +139,7 @@ class Evict(Event):
     grace_s: float
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             world.evict(name)
             world.ends_at_s[name] = world.elapsed_s + self.grace_s
 

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from simulation.events import BusyMachine, End, Event
 from simulation.exchange.network import Ways
-from simulation.exchange.schedule import MODEL, ExchangeScenario
+from simulation.exchange.schedule import MODEL, CutExchange, ExchangeScenario
 from simulation.own.schedule import OwnScenario
 from simulation.search import SCENARIOS, failures, run, scenario
 
@@ -159,7 +159,8 @@ def test_a_push_of_an_earlier_epoch_that_is_applied_is_noticed(monkeypatch: pyte
             return Fenced(self.epoch)
         return StaleEpoch(self.epoch) if self.store is None else None
 
-    lost_ps = nodes(Ways(late=0.3, overtake=True), End(2.0, Role.PS, 0, -9), checkpoint_every_s=1.0)
+    faults = CutExchange(2.8, Role.WORKER, 0, 6.0, is_lost=False), End(3.4, Role.PS, 1, -9)
+    lost_ps = nodes(Ways(), *faults, checkpoint_every_s=1.0, shard_batches=4)
     assert not run(lost_ps).kind
     monkeypatch.setattr(Serving, "_refusal", refusal)
     assert run(lost_ps).kind == "an update of another epoch is applied"

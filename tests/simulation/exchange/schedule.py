@@ -20,10 +20,10 @@ from simulation.events import (
     StallMaster,
     Stop,
     Undo,
-    _chosen,
+    chosen,
 )
 from simulation.exchange.network import Ways
-from simulation.own.schedule import _client, _dead_s, _for_s, _plan, _role
+from simulation.own.schedule import client, dead_s, for_s, plan_of, role_of
 from simulation.schedule import Scenario, drawn
 
 from dlrover_nb.core.structs.job.job import ModelSpec
@@ -50,7 +50,7 @@ class CutExchange(Event):
     is_lost: bool
 
     def happen(self, world: ExchangeWorld, audit: JobAudit) -> None:  # type: ignore[override]
-        if name := _chosen(world, self.role, self.place):
+        if name := chosen(world, self.role, self.place):
             network = world.network_of_data
             network.held_until_s[name] = world.elapsed_s + self.seconds
             (network.broken.add if self.is_lost else network.broken.discard)(name)
@@ -80,7 +80,7 @@ def scenario(seed: int) -> ExchangeScenario:
     """Return what a seed stands for."""
     rng = random.Random(seed)
     fields = {
-        "plan": _plan(rng),
+        "plan": plan_of(rng),
         "model": MODEL,
         "shard_batches": rng.choice([1, 2, 4]),
         "checkpoint_every_s": rng.choice([0.0, 0.5, 1.0, 3.0]),
@@ -103,7 +103,7 @@ def scenario(seed: int) -> ExchangeScenario:
 
 def _cut(rng: random.Random, at_s: float, heartbeat_s: float) -> CutExchange:
     seconds = rng.choice([0.3, 2.0, 2.0, 8.0, 15.0, 50.0, heartbeat_s])
-    return CutExchange(at_s, _role(rng), rng.randrange(4), seconds, rng.random() < 0.5)
+    return CutExchange(at_s, role_of(rng), rng.randrange(4), seconds, rng.random() < 0.5)
 
 
 def _kill_master(rng: random.Random, at_s: float, heartbeat_s: float) -> KillMaster:
@@ -113,16 +113,18 @@ def _kill_master(rng: random.Random, at_s: float, heartbeat_s: float) -> KillMas
 
 KINDS: dict[Draw, float] = {
     _cut: 8,
-    lambda rng, at_s, _: End(at_s, _role(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 4,
-    lambda rng, at_s, hb: Stop(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb)): 4,
+    lambda rng, at_s, _: End(at_s, role_of(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 4,
+    lambda rng, at_s, hb: Stop(at_s, role_of(rng), rng.randrange(4), for_s(rng, hb)): 4,
     lambda rng, at_s, _: Slow(at_s, rng.randrange(4), rng.choice([3.0, 10.0])): 1,
-    lambda rng, at_s, hb: CutLink(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb), rng.random() < 0.5): 3,
-    lambda rng, at_s, hb: ResetLink(at_s, _role(rng), rng.randrange(4), _dead_s(rng, hb)): 2,
-    lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
+    lambda rng, at_s, hb: CutLink(
+        at_s, role_of(rng), rng.randrange(4), for_s(rng, hb), rng.random() < 0.5
+    ): 3,
+    lambda rng, at_s, hb: ResetLink(at_s, role_of(rng), rng.randrange(4), dead_s(rng, hb)): 2,
+    lambda rng, at_s, _: Evict(at_s, role_of(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
     lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
     lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.3,
-    lambda rng, at_s, hb: StallMaster(at_s, _for_s(rng, hb)): 1,
+    lambda rng, at_s, hb: StallMaster(at_s, for_s(rng, hb)): 1,
     _kill_master: 2,
-    lambda rng, at_s, _: Scale(at_s, *_client(rng), _plan(rng)): 6,
-    lambda rng, at_s, _: Undo(at_s, *_client(rng)): 2,
+    lambda rng, at_s, _: Scale(at_s, *client(rng), plan_of(rng)): 6,
+    lambda rng, at_s, _: Undo(at_s, *client(rng)): 2,
 }

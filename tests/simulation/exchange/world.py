@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from simulation.exchange.schedule import ExchangeScenario
     from support.master.played_nodes import FakeNode
 
+    from dlrover_nb.core.runtime.ps.migration import PsMigration
+    from dlrover_nb.core.runtime.ps.serving import Serving
+
 N_EVAL = 40
 ALL_BUT_S = 15.0  # messages that are late or lost add so much to a fault
 
@@ -163,21 +166,24 @@ class ExchangeWorld(OwnWorld):
         if not isinstance(program, ParameterServer):
             return
         self.look(node.id)
-        if isinstance(order, m.Save) and program._migration.owned is not None:
-            numbers, _ = self._held(program)
+        serving, migration = _parts(program)
+        if isinstance(order, m.Save) and migration.owned is not None:
+            numbers, _ = self._held(migration)
             self.account.copy(order.checkpoint, numbers.tolist())
-        elif isinstance(order, m.Load) and program._loaded.ps_epoch != order.ps_epoch:
+        elif isinstance(order, m.Load) and serving.epoch != order.ps_epoch:
             self.account.load(node.id, order.ps_epoch, _checkpoint(order))
 
     def look(self, name: str) -> None:
         """Let the auditor see what a server holds, if it serves."""
         program = self.real[name].program if name in self.real else None
-        if isinstance(program, ParameterServer) and program._serving.store is not None:
-            self.account.look(name, program._serving.epoch, *self._held(program))
+        if isinstance(program, ParameterServer):
+            serving, migration = _parts(program)
+            if serving.store is not None:
+                self.account.look(name, serving.epoch, *self._held(migration))
 
-    def _held(self, program: ParameterServer) -> tuple[np.ndarray, np.ndarray]:
+    def _held(self, migration: PsMigration) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers that a server owns, dense ones last, and their values."""
-        store, owned = program._migration.store, program._migration.owned
+        store, owned = migration.store, migration.owned
         part = store.export()
         table = self.account.first.copy()
         table[part.ids] = part.table[:, :2]
@@ -187,6 +193,11 @@ class ExchangeWorld(OwnWorld):
             dense[:, 1] = part.dense[0]
         places = len(table) + part.dense_offset + np.arange(len(dense))
         return np.concatenate([mine, places]), np.concatenate([table[mine], dense])
+
+
+def _parts(program: ParameterServer) -> tuple[Serving, PsMigration]:
+    """Return what of a server serves requests, and what of it knows which rows are its own."""
+    return program._serving, program._migration
 
 
 def _checkpoint(load: m.Load) -> int:

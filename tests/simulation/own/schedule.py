@@ -65,7 +65,7 @@ def scenario(seed: int) -> OwnScenario:
     """Return what a seed stands for."""
     rng = random.Random(seed)
     fields = {
-        "plan": _plan(rng),
+        "plan": plan_of(rng),
         "n_epoch": rng.choice([1, 2, 2, 3]),
         "shard_batches": rng.choice([1, 2, 4]),
         "checkpoint_every_s": rng.choice([0.0, 0.5, 1.0, 3.0]),
@@ -83,20 +83,20 @@ def scenario(seed: int) -> OwnScenario:
     return OwnScenario(seed, events, n_train, fields, backend, poison, broken)
 
 
-def _plan(rng: random.Random) -> ResourcePlan:
+def plan_of(rng: random.Random) -> ResourcePlan:
     cpu = rng.choice([0.25, 0.25, 0.5])
     return plan(rng.randrange(1, 4), rng.randrange(1, 4), worker_cpu=cpu, ps_cpu=rng.choice([0.2, 0.2, 0.4]))
 
 
-def _role(rng: random.Random) -> Role:
+def role_of(rng: random.Random) -> Role:
     return rng.choice([Role.WORKER, Role.WORKER, Role.PS])
 
 
-def _for_s(rng: random.Random, heartbeat_s: float) -> float:
+def for_s(rng: random.Random, heartbeat_s: float) -> float:
     return rng.choice([0.3, 0.8, 1.5, 3.0, 6.0]) * heartbeat_s
 
 
-def _dead_s(rng: random.Random, heartbeat_s: float) -> float:
+def dead_s(rng: random.Random, heartbeat_s: float) -> float:
     """Return for how long a dead connection is not noticed: for less than a heartbeat, else its node is given up."""
     return rng.choice([0.0, 0.1, 0.3, 0.6]) * heartbeat_s
 
@@ -107,30 +107,32 @@ def _kill_master(rng: random.Random, at_s: float, heartbeat_s: float) -> KillMas
     return KillMaster(at_s, away_s, damage_seed, rng.random() < 0.15, rng.choice([0.0, 0.25, 1.0]))
 
 
-def _client(rng: random.Random) -> tuple[str, float]:
+def client(rng: random.Random) -> tuple[str, float]:
     return rng.choice(["ada", "bob"]), rng.choice([0.0, 0.0, 0.5, 2.0])
 
 
 KINDS: dict[Draw, float] = {
-    lambda rng, at_s, _: End(at_s, _role(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 4,
-    lambda rng, at_s, _: OutOfMemory(at_s, _role(rng), rng.randrange(4)): 1,
-    lambda rng, at_s, hb: Stop(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb)): 4,
+    lambda rng, at_s, _: End(at_s, role_of(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 4,
+    lambda rng, at_s, _: OutOfMemory(at_s, role_of(rng), rng.randrange(4)): 1,
+    lambda rng, at_s, hb: Stop(at_s, role_of(rng), rng.randrange(4), for_s(rng, hb)): 4,
     lambda rng, at_s, hb: BusyMachine(at_s, rng.choice([2.0, 4.0]) * hb): 1,
     lambda rng, at_s, _: Slow(at_s, rng.randrange(4), rng.choice([3.0, 10.0])): 1,
-    lambda rng, at_s, hb: CutLink(at_s, _role(rng), rng.randrange(4), _for_s(rng, hb), rng.random() < 0.5): 3,
-    lambda rng, at_s, hb: ResetLink(at_s, _role(rng), rng.randrange(4), _dead_s(rng, hb)): 4,
-    lambda rng, at_s, _: Evict(at_s, _role(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
+    lambda rng, at_s, hb: CutLink(
+        at_s, role_of(rng), rng.randrange(4), for_s(rng, hb), rng.random() < 0.5
+    ): 3,
+    lambda rng, at_s, hb: ResetLink(at_s, role_of(rng), rng.randrange(4), dead_s(rng, hb)): 4,
+    lambda rng, at_s, _: Evict(at_s, role_of(rng), rng.randrange(4), rng.choice([0.5, 3.0, 30.0])): 2,
     lambda rng, at_s, _: LoseHost(at_s, rng.randrange(2)): 1,
-    lambda rng, at_s, lim: Limit(at_s, rng.choice([0.2, 0.3]), _for_s(rng, lim)): 1,
+    lambda rng, at_s, lim: Limit(at_s, rng.choice([0.2, 0.3]), for_s(rng, lim)): 1,
     lambda rng, at_s, _: FullDisk(at_s, rng.choice([0.5, 2.0, 8.0])): 1,
     lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.5,
-    lambda rng, at_s, hb: StallMaster(at_s, _for_s(rng, hb)): 1,
+    lambda rng, at_s, hb: StallMaster(at_s, for_s(rng, hb)): 1,
     _kill_master: 5,
-    lambda rng, at_s, _: Scale(at_s, *_client(rng), _plan(rng)): 5,
-    lambda rng, at_s, _: Undo(at_s, *_client(rng)): 2,
+    lambda rng, at_s, _: Scale(at_s, *client(rng), plan_of(rng)): 5,
+    lambda rng, at_s, _: Undo(at_s, *client(rng)): 2,
     lambda rng, at_s, _: Answer(
-        at_s, *_client(rng), rng.choice([Verdict.ACCEPT, Verdict.OVERRIDE]), _plan(rng)
+        at_s, *client(rng), rng.choice([Verdict.ACCEPT, Verdict.OVERRIDE]), plan_of(rng)
     ): 1,
-    lambda rng, at_s, _: SetMode(at_s, *_client(rng), rng.choice(list(Mode))): 0.5,
+    lambda rng, at_s, _: SetMode(at_s, *client(rng), rng.choice(list(Mode))): 0.5,
     lambda rng, at_s, _: StopJob(at_s, "ada"): 0.3,
 }
