@@ -19,7 +19,10 @@ from dlrover_nb.core.data import Batch
 from dlrover_nb.core.errors import BackendError, DlroverError, WireError
 from dlrover_nb.core.models.learner import Gradients
 from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
+from dlrover_nb.core.runtime.ps import server as servers
+from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.server import ParameterServer
+from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.worker import trainer as trainers
 from dlrover_nb.core.runtime.worker.worker import Worker
 from dlrover_nb.core.structs.plan.resources import Role
@@ -198,6 +201,16 @@ def _reader(n_row: int) -> Any:
     return read
 
 
+def _noted(kind: type[Any], parts: list[Any]) -> Any:
+    """Return what makes parts of a node of this kind, and notes each."""
+
+    def make(*args: Any, **more: Any) -> Any:
+        parts.append(kind(*args, **more))
+        return parts[-1]
+
+    return make
+
+
 class RealNode:
     """A worker or a parameter server of the product, and its tasks."""
 
@@ -209,6 +222,8 @@ class RealNode:
         self._context = PlayedContext(world.network_of_data, node.id, self.agent.wake)
         self._parts = self._context, accounting, clock
         self.program: Worker | ParameterServer | None = None
+        self.serving: Serving | None = None  # of a server
+        self.migration: PsMigration | None = None
         self.tasks = [world.tasks.begin(self._run, node.id), world.tasks.begin(self._beat, node.id)]
 
     @property
@@ -224,7 +239,14 @@ class RealNode:
     def _compose(self) -> Worker | ParameterServer:
         context, accounting, clock = self._parts
         if self._node.order.role is Role.PS:
-            return ParameterServer(context, self.config, self.agent, accounting)
+            parts: list[Any] = []
+            with (
+                mock.patch.object(servers, "Serving", _noted(Serving, parts)),
+                mock.patch.object(servers, "PsMigration", _noted(PsMigration, parts)),
+            ):
+                server = ParameterServer(context, self.config, self.agent, accounting)
+            self.serving, self.migration = parts
+            return server
         config, account = self.config, self._world.account
         reader = SimpleNamespace(read=_reader(self._world.n_row))
         model = PlayedModel(self._world, self._node)
@@ -233,7 +255,6 @@ class RealNode:
                 config.spec, config.features, reader, accounting,
                 on_loss=lambda loss: account.acknowledge(self._node.id, int(loss)),
             )  # fmt: skip
-        trainer._is_warm = True  # else its first step is computed in a thread
         return Worker(context, config, agent=self.agent, accounting=accounting, clock=clock, trainer=trainer)
 
     def _run(self) -> None:

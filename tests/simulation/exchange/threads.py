@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Event
 from types import SimpleNamespace
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 RUNTIME = "dlrover_nb.core.runtime"
 TIMED = ("ps.server", "worker.ps_client", "worker.synchronous_clients")
-KEEPER, PAIR, PREFETCHER, PS_CLIENT, SOCKETS, OF_PS = (
+KEEPER, PAIR, PREFETCHER, PS_CLIENT, SOCKETS, OF_PS, TRAINER = (
     f"{RUNTIME}.{name}"
     for name in (
         "checkpoints.keeper", "checkpoints.pair", "worker.shard_prefetcher", "worker.ps_client",
-        "exchange.sockets", "exchange.slab.of_ps",
+        "exchange.sockets", "exchange.slab.of_ps", "worker.trainer",
     )
 )  # fmt: skip
 
@@ -95,6 +96,18 @@ class TaskCondition:
         """Do nothing: who waits looks again."""
 
 
+@contextmanager
+def at_once(_n_thread: int, _name: str) -> Iterator[SimpleNamespace]:
+    """Do at once what a pool of threads would do meanwhile."""
+
+    def submit(work: Callable[..., object], *args: object) -> Future[object]:
+        future: Future[object] = Future()
+        future.set_result(work(*args))
+        return future
+
+    yield SimpleNamespace(submit=submit)
+
+
 def _another_host(*_: object) -> None:
     raise OSError("it is of another host")
 
@@ -120,6 +133,7 @@ def played_threads(world: ExchangeWorld) -> Iterator[None]:
     replace(KEEPER, "Pace", lambda *_: lambda: None)
     replace(KEEPER, "lower_priority", lambda: None)
     replace(PREFETCHER, "SimpleQueue", lambda: TaskQueue(tasks))
+    replace(TRAINER, "ThreadPoolExecutor", at_once)
     replace(PS_CLIENT, "PROBE_BYTES", 1 << 10)
     replace(SOCKETS, "_start_zap", lambda _context: None)
     replace(OF_PS, "open_bell", _another_host)

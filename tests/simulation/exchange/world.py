@@ -21,7 +21,6 @@ from simulation.own.world import LimitedBackend, OwnWorld
 from simulation.tasks import Tasks
 
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name
-from dlrover_nb.core.runtime.ps.server import ParameterServer
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.worker.worker import GRACE_S
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from support.master.played_nodes import FakeNode
 
     from dlrover_nb.core.runtime.ps.migration import PsMigration
-    from dlrover_nb.core.runtime.ps.serving import Serving
 
 N_EVAL = 40
 ALL_BUT_S = 15.0  # messages that are late or lost add so much to a fault
@@ -162,11 +160,10 @@ class ExchangeWorld(OwnWorld):
 
     def on_order(self, node: FakeNode, order: m.ToNode) -> None:
         """Note what a server is to save or to load."""
-        program = self.real[node.id].program
-        if not isinstance(program, ParameterServer):
+        serving, migration = self.real[node.id].serving, self.real[node.id].migration
+        if serving is None or migration is None:
             return
         self.look(node.id)
-        serving, migration = _parts(program)
         if isinstance(order, m.Save) and migration.owned is not None:
             numbers, _ = self._held(migration)
             self.account.copy(order.checkpoint, numbers.tolist())
@@ -175,11 +172,9 @@ class ExchangeWorld(OwnWorld):
 
     def look(self, name: str) -> None:
         """Let the auditor see what a server holds, if it serves."""
-        program = self.real[name].program if name in self.real else None
-        if isinstance(program, ParameterServer):
-            serving, migration = _parts(program)
-            if serving.store is not None:
-                self.account.look(name, serving.epoch, *self._held(migration))
+        real = self.real.get(name)
+        if real is not None and real.serving is not None and real.serving.store is not None:
+            self.account.look(name, real.serving.epoch, *self._held(real.migration))
 
     def _held(self, migration: PsMigration) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers that a server owns, dense ones last, and their values."""
@@ -193,11 +188,6 @@ class ExchangeWorld(OwnWorld):
             dense[:, 1] = part.dense[0]
         places = len(table) + part.dense_offset + np.arange(len(dense))
         return np.concatenate([mine, places]), np.concatenate([table[mine], dense])
-
-
-def _parts(program: ParameterServer) -> tuple[Serving, PsMigration]:
-    """Return what of a server serves requests, and what of it knows which rows are its own."""
-    return program._serving, program._migration
 
 
 def _checkpoint(load: m.Load) -> int:
