@@ -84,7 +84,7 @@ def test_what_runs_as_it_is_planned_does_not_drift_and_a_lost_node_does():
     lost = replace(SNAPSHOT, nodes=SNAPSHOT.nodes[:1])
     assert ("ps: nodes", "1", "0", "differs") in tuple(running_rows(lost))
     assert "differ from the plan" in words(drift_blocks(lost, None))
-    assert "nothing of it runs" in words(drift_blocks(replace(SNAPSHOT, phase=JobPhase.STOPPED), None))
+    assert "no nodes are running" in words(drift_blocks(replace(SNAPSHOT, phase=JobPhase.STOPPED), None))
 
 
 def test_a_file_is_compared_with_the_job_as_it_is_wanted():
