@@ -16,8 +16,8 @@ from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
-from dlrover_nb.core.runtime.exchange.push_pull import Fenced, StaleEpoch
-from dlrover_nb.core.runtime.ps.serving import Serving, worker_of
+from dlrover_nb.core.runtime.exchange.push_pull import StaleEpoch
+from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from simulation.events import BusyMachine, End, Event
@@ -154,13 +154,14 @@ def test_a_push_that_is_applied_each_time_it_comes_is_noticed(monkeypatch: pytes
 
 
 def test_a_push_of_an_earlier_epoch_that_is_applied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusal(self: Serving, identity: bytes, _request: object) -> object:
-        if worker_of(identity) in self._forgotten:
-            return Fenced(self.epoch)
-        return StaleEpoch(self.epoch) if self.store is None else None
+    opened = Serving.open
+
+    def opened_to_all(self: Serving, *args: object) -> None:
+        opened(self, *args)  # type: ignore[arg-type]
+        self._refusal = lambda *_: StaleEpoch(self.epoch) if self.store is None else None
 
     faults = CutExchange(2.8, Role.WORKER, 0, 6.0, is_lost=False), End(3.4, Role.PS, 1, -9)
     lost_ps = nodes(Ways(), *faults, checkpoint_every_s=1.0, shard_batches=4)
     assert not run(lost_ps).kind
-    monkeypatch.setattr(Serving, "_refusal", refusal)
+    monkeypatch.setattr(Serving, "open", opened_to_all)
     assert run(lost_ps).kind == "an update of another epoch is applied"

@@ -74,7 +74,10 @@ def drift_blocks(snapshot: JobSnapshot, file: str | None) -> tuple[Block, ...]:
     head = ("", "plan", "runs", "")
     summary = "What runs is the plan." if not n_off else f"{n_off} of {len(rows)} parts differ from the plan."
     if snapshot.phase.is_final:
-        return (Paragraph(f"The job has {snapshot.phase}; no nodes are running."), *file_blocks(snapshot, file))
+        return (
+            Paragraph(f"The job has {snapshot.phase}; no nodes are running."),
+            *file_blocks(snapshot, file),
+        )
     tone = Tone.WARNING if n_off else Tone.PLAIN
     return (Paragraph(summary, tone), Table("Plan and what runs", head, rows), *file_blocks(snapshot, file))
 
