@@ -141,7 +141,7 @@ def test_where_its_brain_falls_silent_a_job_says_so_and_waits_on(cluster, url):
     other.link.decide(Decision(Verdict.SCALE, "ada", 0.0, plan=WHOLE))
     until(lambda: other.snapshot().running == WHOLE, what="a full cluster")
     round_of(brain(cluster, url))
-    until(lambda: "one is silent" in job.snapshot().message, what=lambda: job.snapshot().message)
+    until(lambda: "one does not answer" in job.snapshot().message, what=lambda: job.snapshot().message)
     assert job.snapshot().phase is JobPhase.STARTING
 
 

@@ -48,7 +48,7 @@ def test_jobs_in_auto_mode_share_a_full_cluster_within_their_quotas():
     try:
         handles = cluster.add_all(job(JobSpec(f"job-{i}")) for i in range(6))
         end_s = time.monotonic() + LIMIT_S
-        while not all(any("may plan with" in line for line in h.snapshot().story) for h in handles):
+        while not all(any("share beside other jobs" in line for line in h.snapshot().story) for h in handles):
             assert time.monotonic() < end_s, "no quotas were told"
             time.sleep(0.05)
         done = [handle.snapshot().train.n_sample_done for handle in handles]
@@ -75,7 +75,7 @@ def test_a_quota_of_its_own_that_waits_comes_before_that_of_a_planner_for_all_jo
         cluster._commands.ask(own_then_planned)
         then_s = job.snapshot().at_s
         until(lambda: job.snapshot().at_s > then_s, what="the simulation to go on")
-        own, planned = (line for line in job.snapshot().story if "may plan with" in line)
+        own, planned = (line for line in job.snapshot().story if "share beside other jobs" in line)
         assert "9 cores" in own
         assert "5 cores" in planned
     finally:

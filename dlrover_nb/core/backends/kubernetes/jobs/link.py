@@ -463,7 +463,7 @@ def read_job(api: Api, name: str) -> PodJob:
         raise SecretGoneError(name) from error
     if encoded is None:  # it was started from an exported file
         raise BackendError(
-            f"job {name} has not begun: its master is still creating its keys; try again in a moment"
+            f"job {name} has not started yet: its master is still creating its keys; try again in a moment"
         )
     return from_json(base64.b64decode(encoded), PodJob)
 

@@ -247,7 +247,7 @@ def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alon
     admin.create(SECRET, {"metadata": {"name": "clicks-job"}})
     for ask in (cluster.job, cluster.delete):
         with pytest.raises(
-            BackendError, match="job clicks has not begun: its master is still creating its keys"
+            BackendError, match="job clicks has not started yet: its master is still creating its keys"
         ):
             ask("clicks")
     assert [line.phase for line in cluster.jobs()] == [JobPhase.STARTING]

@@ -268,7 +268,7 @@ def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link,
     now = link.snapshot()
     assert (now.phase, now.message) == (JobPhase.STARTING, "its master looks at the data")
     assert link.series(0).cursor == 0
-    with pytest.raises(BackendError, match="has not begun: its master looks at the data"):
+    with pytest.raises(BackendError, match="has not started yet: its master looks at the data"):
         link.weigh(())
 
 
