@@ -99,10 +99,8 @@ class World:
         return self
 
     def __exit__(self, *_):
-        for name, thread in self.threads.items():
-            self.send(name, Stop())
-            thread.join(LIMIT_S)
-            assert not thread.is_alive()
+        for name in list(self.threads):
+            self.end(name)
         self.router.close(linger=0)
         self.router_before.close(linger=0)
         self.context.term()
@@ -143,8 +141,12 @@ class World:
         self._waiting.clear()
 
     def end(self, node):
-        self.send(node, Stop())
-        self.threads.pop(node).join(LIMIT_S)
+        """Stop a node; one that has not found a replaced master yet does not get what is sent once."""
+        thread, until = self.threads.pop(node), time.monotonic() + LIMIT_S
+        while thread.is_alive() and time.monotonic() < until:
+            self.send(node, Stop())
+            thread.join(1.0)
+        assert not thread.is_alive()
 
     def send(self, node, message):
         self.router.send_multipart([node.encode(), *encode(message)])
