@@ -77,7 +77,7 @@ def accept_the_first_proposal(live):
     picture(live.page, "front")
     unlocked(live.page)
     live.button("Do it (p1)").click()
-    assert re.search(r"applied (after a pause of|without a pause)", live.says("p1 as d1: applied"))
+    assert re.search(r"applied (after a pause of|without a pause)", live.says("accepted p1; it is applied"))
     until(lambda: markers(live) == 2, what="the second plan's marker")
     picture(live.page, "after-accept")
 
@@ -124,7 +124,7 @@ def override_a_proposal(live):
     unlocked(live.page)
     overridden = re.search(r"p\d+", wanted.inner_text()).group()
     wanted.click()
-    live.says(f"instead of {overridden} as d2: applied")
+    live.says(f"instead of {overridden}; it is applied")
     until(lambda: f"plan {words}" in live.head(), what="the plan of the override")
     return overridden
 

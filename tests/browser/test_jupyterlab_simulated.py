@@ -49,7 +49,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     live.output.get_by_role("slider", name="Workers").press("ArrowRight")
     unlocked(page)
     live.button("Do it (p1)").click()
-    live.says("p1 as d1: applied")
+    live.says("accepted p1; it is applied")
 
     notebook.start("wait")
     assert notebook.is_busy("wait")

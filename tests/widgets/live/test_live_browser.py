@@ -56,7 +56,7 @@ def test_accept_tells_the_truth_from_asked_to_applied(master, address, page):
         accept.click()
         until(lambda: "Sending: accept p2" in status.aria_snapshot())
         until(accept.is_disabled)
-    until(lambda: "accepted, not applied yet" in status.aria_snapshot())
+    until(lambda: "accepted p2; not applied yet" in status.aria_snapshot())
     master.step("p2", ProposalStatus.APPLYING)
     until(lambda: "applying" in status.aria_snapshot())
     master.step("p2", ProposalStatus.APPLIED)
@@ -137,7 +137,7 @@ def test_a_click_meant_for_one_proposal_never_answers_the_next_and_a_reason_is_k
     assert not master.asked
     page.evaluate("ms => { window.held_ms += ms }", 1000 * LOCK_S)
     reject.click()
-    until(lambda: "Proposal p3 as d2: rejected" in status.aria_snapshot())
+    until(lambda: "rejected p3." in status.aria_snapshot())
     until(lambda: page.get_by_label("Reason").input_value() == "")
     assert [(d.verdict, d.why) for d in master.asked] == [(Verdict.REJECT, "not tonight")]
 
