@@ -172,7 +172,7 @@ def test_what_a_press_changes_reaches_the_page(master, view, screen, page):
         page.say(pressed(screen), "value", "Accept p2\n60000\nv0\n1")
         assert screen.buttons.accept.disabled
         assert not differences(screen, page)
-    until(lambda: shows(screen, "accepted, not applied yet"))
+    until(lambda: shows(screen, "accepted p2; not applied yet"))
     assert not differences(screen, page)
 
 
