@@ -329,7 +329,8 @@ class ReturningSource:
     def give_back(self, work):
         self.n_returned += 1
         self.prefetcher.remove(work)
-        self.prefetcher.add(replace(work.shard, offset=work.n_row_done))
+        anew = replace(work.shard.lease, grant=work.shard.lease.grant + 1)
+        self.prefetcher.add(replace(work.shard, offset=work.n_row_done, lease=anew))
 
 
 @pytest.mark.more
