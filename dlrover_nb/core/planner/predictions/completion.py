@@ -70,19 +70,20 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
     now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
     predictions, row = model.predict(axes, batch), int(evidence.index_of(now, now_batch)[0])
+    rows = evidence.index_of(axes, batch)
     if row < 0 and (load is None or not load.is_felt):
         return predictions
     if row >= 0:  # then the model predicts just that
         speed = float(now[0, 0] * now_batch[0] / np.exp(evidence.log_iter[row]))  # (eq. 1)
         most = speed * most_over_now(axes, batch, now[0], float(now_batch[0]), evidence.shares[row])
-        most[evidence.index_of(axes, batch) >= 0] = np.inf
+        most[rows >= 0] = np.inf
         predictions = predictions.at_most(most)
     else:
         speed = float(model.predict(now, now_batch).samples_per_s[0])
     if load is None or not load.is_felt:
         return predictions
     n_core, over_now = situation.capacity.total_cpu, predictions.samples_per_s / speed
-    measured = measured_cores(evidence, axes, evidence.index_of(axes, batch))
+    measured = measured_cores(evidence, axes, rows)
     wanted = np.where(np.isnan(measured), load.wanted_cores * over_now, measured)
     return predictions.on_host(host_factors(axes, over_now, wanted, load, n_core))
 
