@@ -16,6 +16,8 @@ from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule
 from dlrover_nb.widgets.svg.palette import BLUE, GREEN, ORANGE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -69,10 +71,10 @@ def _proposed(snapshot: JobSnapshot, now_s: float) -> Level | None:
     return Level(f"{proposal.id}: {plan.short}", now_s, now_s * (1 + AHEAD), predicted)
 
 
-def band(data: Columns) -> tuple[list[float], list[float], list[float], list[float]]:
+def band(levels: Iterable[Level]) -> tuple[list[float], list[float], list[float], list[float]]:
     """Return the predicted levels as x, level, low, high with NaN between plans."""
     rows: list[tuple[float, float, float, float]] = []
-    for level in data.levels:
+    for level in levels:
         if level.predicted is not None:
             p = level.predicted
             rows += [(x, p.samples_per_s, p.low, p.high) for x in (level.from_s, level.to_s)]
@@ -82,36 +84,18 @@ def band(data: Columns) -> tuple[list[float], list[float], list[float], list[flo
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    x, level, low, high = band(data)
-    ahead = _ahead(data.proposed)
+    x, level, low, high = band(data.levels)
+    then, proposed, least, most = band((data.proposed,) if data.proposed else ())
     layers: tuple[Layer, ...] = (
         Band(x, low, high, ORANGE, "90 % band"),
         Line(x, level, ORANGE, "predicted when proposed", dash="6 3", is_guide=True),
         Line(data.measured.t_s, data.measured.y, BLUE, "measured"),
-        Band(ahead.x, ahead.low, ahead.high, GREEN, ""),
-        Line(ahead.x, ahead.y, GREEN, "proposed", dash="6 3", is_guide=True),
+        Band(then, least, most, GREEN, ""),
+        Line(then, proposed, GREEN, "proposed", dash="6 3", is_guide=True),
         *(Rule(lv.from_s, lv.label, dash="2 3") for lv in data.levels),
     )
     plot = Plot(TITLE, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=290)
     return Drawing(TITLE, plot.desc, (plot,))
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """A step from the present on; empty: nothing is proposed."""
-
-    x: list[float]
-    y: list[float]
-    low: list[float]
-    high: list[float]
-
-
-def _ahead(level: Level | None) -> _Ahead:
-    if level is None or level.predicted is None:
-        return _Ahead([], [], [], [])
-    p = level.predicted
-    values = ([each, each] for each in (p.samples_per_s, p.low, p.high))
-    return _Ahead([level.from_s, level.to_s], *values)
 
 
 def _words(data: Columns) -> str:

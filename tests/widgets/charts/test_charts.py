@@ -60,7 +60,7 @@ def test_predicted_levels_are_separate_lines():
     snapshot = b.snapshot(
         markers=tuple(replace(m, predicted=b.prediction(b.NOW_PLAN)) for m in b.snapshot().markers)
     )
-    x, level, low, high = throughput.band(throughput.columns(snapshot, b.series()))
+    x, level, low, high = throughput.band(throughput.columns(snapshot, b.series()).levels)
     assert len(x) == len(level) == len(low) == len(high) == 6
     assert sum(map(math.isnan, level)) == 2
 
