@@ -30,7 +30,7 @@ PHRASES = {
     REST: "not explained by the plan",
 }
 FELT = 0.02  # of an iteration: smaller changes get no reason
-_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def change_words(before: ResourcePlan, after: ResourcePlan) -> str:
@@ -82,7 +82,7 @@ def reason(
         part = "the plan does not explain why" if is_rest else "we cannot tell yet which part gets faster"
         return f"{lead}: each step takes {_longer(longer)}; {part}."
     if after[0].worker.count > before[0].worker.count:
-        workers = f"{_count(after[0].worker.count)} workers run in parallel"
+        workers = f"{count_word(after[0].worker.count).capitalize()} workers run in parallel"
         return f"{workers}; each step takes {_longer(longer)}, so throughput {_rises(gain)}."
     return f"{lead}: each step takes {_longer(longer)}."
 
@@ -129,5 +129,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _count(n: int) -> str:
+def count_word(n: int) -> str:
+    """Return a number as text has it: a word up to ten."""
     return _COUNTS[n] if n < len(_COUNTS) else str(n)

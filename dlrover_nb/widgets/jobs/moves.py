@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.pareto.reasons import count_word
 from dlrover_nb.core.structs.plan.resources import Role, diff
 from dlrover_nb.widgets import units
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, RoleChange
 
 NAMES = {Role.WORKER: "worker", Role.PS: "parameter server"}
-SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 IN_CENTS = frozenset({"USD", "EUR", "CAD", "AUD"})
 ALIKE = 0.03  # of the speed, or of the price: less is the same
 
@@ -67,7 +67,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 def counted(n: int, role: Role) -> str:
     """Return a number of nodes: ``one worker``, ``12 parameter servers``."""
-    return f"{SMALL[n] if n < len(SMALL) else n} {NAMES[role]}{'s' if n != 1 else ''}"
+    return f"{count_word(n)} {NAMES[role]}{'s' if n != 1 else ''}"
 
 
 def cores(cpu: float) -> str:
