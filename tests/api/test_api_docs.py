@@ -116,8 +116,8 @@ def test_every_verb_is_a_method(verb: str) -> None:
 @for_each("word", GRAMMAR.words)
 def test_every_verb_stands_in_the_help_with_examples_that_parse(word: str) -> None:
     assert re.search(rf"^  {word} +\w", GRAMMAR.help_text(), re.MULTILINE)
-    _, found, examples = GRAMMAR.help_text(word).partition("example")
-    assert found
+    _, heading, examples = GRAMMAR.help_text(word).partition("example")
+    assert heading
     lines = re.findall(r"dlrover-nb (.*)", examples)
     assert len(lines) == len(GRAMMAR.words[word])
     for line, form in zip(lines, GRAMMAR.words[word], strict=True):

@@ -7,7 +7,7 @@ A client must wait before the next try, by name and by address. Tries are counte
 many at once gain nothing, and forgotten after a success. The first few are free. Then each doubles the wait:
 per name up to a minute, so that no person is locked out for long by strangers who try their name, per address
 up to a quarter of an hour. Memory is bounded: the tries that are longest ago are forgotten first. A lock of
-an account after so many tries was rejected: whoever knows a name could use it to keep a person out.
+an account after so many tries was rejected: with a name alone, an attacker could keep its owner out.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Account:
     _heard: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _taken: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     _n_taken: int = 0
-    _asked: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
+    _lookups: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
     _copies: dict[int, dict[int, tuple[set[int], np.ndarray]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -101,7 +101,7 @@ class Account:
     def connect(self, worker: str, epoch: int) -> None:
         """Note that a worker connects to the servers of an epoch."""
         self.epoch_of[worker] = epoch
-        self._asked[worker] = deque(maxlen=ASKED_BEFORE)
+        self._lookups[worker] = deque(maxlen=ASKED_BEFORE)
 
     def compute(self, worker: str, rows: list[int], ids: np.ndarray) -> int:
         """Note the gradients of a batch; return its mark."""
@@ -111,7 +111,7 @@ class Account:
         self.batches[mark] = Marked(mark, worker, rows, numbers, self.epoch_of[worker], self.n_load)
         for number in numbers:
             self._open[number].add(mark)
-        self._asked[worker].append((self._n_taken, self.n_load))
+        self._lookups[worker].append((self._n_taken, self.n_load))
         return mark
 
     def acknowledge(self, worker: str, mark: int) -> None:
@@ -130,12 +130,12 @@ class Account:
 
     def look_up(self, worker: str, ids: np.ndarray, values: np.ndarray) -> None:
         """Check that a worker sees all updates that were acknowledged before it asked."""
-        asked = self._asked[worker]
+        lookups = self._lookups[worker]
         if self.is_weighted:
             return
-        if len(asked) < ASKED_BEFORE or asked[0][1] != self.n_load or self.epoch_of[worker] < self.newest:
+        if len(lookups) < ASKED_BEFORE or lookups[0][1] != self.n_load or self.epoch_of[worker] < self.newest:
             return
-        n_before = asked[0][0]
+        n_before = lookups[0][0]
         seen = np.rint(self.first[ids, 0] - values[:, 0]).astype(int)
         for number, n_seen in zip(ids.tolist(), seen.tolist(), strict=True):
             due = self._base[number] + sum(at <= n_before for at, _ in self._taken[number])
@@ -155,8 +155,8 @@ class Account:
 
     def copy(self, checkpoint: int, numbers: Iterable[int]) -> None:
         """Note what a server saves."""
-        held = {number: (set(self.applied[number]), self._sums[number].copy()) for number in numbers}
-        self._copies[checkpoint].update(held)
+        copies = {number: (set(self.applied[number]), self._sums[number].copy()) for number in numbers}
+        self._copies[checkpoint].update(copies)
 
     def load(self, server: str, epoch: int, checkpoint: int) -> None:
         """Note that a server is to load its part of a checkpoint; 0: of none."""

@@ -346,7 +346,8 @@ class Serving:
     def _handle_barrier(self, identity: bytes, message: BarrierMessage) -> None:
         """Handle a barrier message; the worker is released now, or when its peers have arrived.
 
-        A repetition that comes after later messages of its worker is dropped: nobody waits for its answer.
+        A repetition that comes after later messages of its worker is dropped: the worker no longer waits for
+        its answer.
         """
         worker = message.worker
         before, step = self._asked.get(worker, (identity, message.step))
