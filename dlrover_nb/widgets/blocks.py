@@ -42,7 +42,6 @@ class Tone(StrEnum):
     PLAIN = ""
     HINT = "Hint"
     NEWS = "Now"
-    EXPLORE = "Experiment"
     WARNING = "Warning"
     FAILED = "Failed"
 
@@ -51,7 +50,6 @@ _TONE_COLOR = {
     Tone.PLAIN: theme.BG,
     Tone.HINT: "#0072B2",
     Tone.NEWS: "#009E73",
-    Tone.EXPLORE: "#CC79A7",
     Tone.WARNING: "#D55E00",
     Tone.FAILED: "#D55E00",
 }

@@ -61,13 +61,12 @@ def seen_fields(
     return fields | ({"proposal": proposal} if proposal else {})
 
 
-def answer_form(visit: Visit, snapshot: JobSnapshot, name: str, may: May) -> ActForm | None:
-    """Return the form that answers a proposal, or an action; None: this person may not."""
-    buttons = tuple(
-        (str(action), f"{str(action).capitalize()} {name}")
-        for action in (Action.ACCEPT, Action.REJECT)
-        if may(action)
-    )
+def answer_form(
+    visit: Visit, snapshot: JobSnapshot, name: str, may: May, labels: tuple[str, str]
+) -> ActForm | None:
+    """Return the form that accepts or rejects, with these labels; None: this person may not."""
+    pressed = zip((Action.ACCEPT, Action.REJECT), labels, strict=True)
+    buttons = tuple((str(action), label) for action, label in pressed if may(action))
     return (
         ActForm(f"Answer {name}", seen_fields(visit, snapshot, proposal=name), buttons) if buttons else None
     )

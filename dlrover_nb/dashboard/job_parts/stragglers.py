@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.dashboard.forms.flash import Flash
-    from dlrover_nb.dashboard.forms.markup import May
+    from dlrover_nb.dashboard.forms.markup import ActForm, May
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
 
@@ -36,7 +36,11 @@ def stragglers_html(visit: Visit, snapshot: JobSnapshot, may: May, news: Sequenc
         "stragglers.html",
         root=visit.root,
         blocks=blocks,
-        answer=None if action is None else answer_form(visit, snapshot, action.id, may),
+        answer=None if action is None else _answer(visit, snapshot, action.id, may),
         closed=mitigations.closed_table(snapshot.mitigations, snapshot.decisions),
         orders=orders_html(visit, snapshot, news) if may(Action.MITIGATE) else None,
     )
+
+
+def _answer(visit: Visit, snapshot: JobSnapshot, name: str, may: May) -> ActForm | None:
+    return answer_form(visit, snapshot, name, may, (f"Accept {name}", f"Reject {name}"))

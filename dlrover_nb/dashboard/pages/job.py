@@ -30,6 +30,7 @@ from dlrover_nb.dashboard.pages.jobs import job_link
 from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim
+from dlrover_nb.widgets.jobs.headline import answer_labels
 from dlrover_nb.widgets.jobs.plans import none_open
 from dlrover_nb.widgets.jobs.review_card import undo_words
 from dlrover_nb.widgets.jobs.status import commands, summary_facts
@@ -138,7 +139,7 @@ def _proposal_part(visit: Visit, snapshot: JobSnapshot, may: May) -> _ProposalPa
     return _ProposalPart(
         proposal_blocks(proposal, snapshot),
         proposal.id,
-        answer_form(visit, snapshot, proposal.id, may),
+        answer_form(visit, snapshot, proposal.id, may, answer_labels(proposal)),
         override,
         size_fields(proposal.candidate.plan),
     )

@@ -37,15 +37,18 @@ def headline(snapshot: JobSnapshot) -> Lead:
 
 def old_picture(age_s: float) -> Lead:
     """Return what is said instead where the job's master does not answer: nothing can be decided then."""
-    return Lead(f"This picture is {units.duration(age_s)} old; reconnecting.", tone=Tone.WARNING)
+    return Lead(f"This picture is {_about(age_s)} old; reconnecting.", tone=Tone.WARNING)
 
 
-def accept_label(proposal: Proposal | None) -> str:
-    """Return what the button says that accepts a proposal."""
-    return "Try it" if proposal is not None and proposal.kind is ProposalKind.EXPLORE else "Do it"
+def answer_labels(proposal: Proposal | None) -> tuple[str, str]:
+    """Return what the buttons say that accept and reject a proposal, with its id; None: none is open."""
+    if proposal is None:
+        return "Do it", "Not now"
+    verb = "Try it" if proposal.kind is ProposalKind.EXPLORE else "Do it"
+    return f"{verb} ({proposal.id})", f"Not now ({proposal.id})"
 
 
-REJECT_LABEL, OTHER_LABEL = "Not now", "Something else…"
+OTHER_LABEL = "Something else…"
 
 
 # ended
@@ -68,7 +71,7 @@ def _done(snapshot: JobSnapshot) -> Lead | None:
 
 
 def _ran_for(snapshot: JobSnapshot) -> str:
-    return units.duration((snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s)
+    return _about((snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s)
 
 
 def _trained(snapshot: JobSnapshot) -> str:
@@ -127,11 +130,6 @@ def _full_words(line: MemoryLine) -> str:
     return f"A {node} will run out of memory in about {_about(line.full_in_s)}{chance}."
 
 
-def _about(seconds: float) -> str:
-    """Return a time span with two digits."""
-    return units.duration(float(f"{seconds:.2g}") if seconds < 90 else 60 * float(f"{seconds / 60:.2g}"))
-
-
 def _chance(probability: float) -> str:
     tenths = round(10 * probability)
     if 0 < tenths < 10:
@@ -176,7 +174,7 @@ def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: b
         price = moves.price_words(proposal.candidate, proposal.baseline, _currency(snapshot))
         parts += [f"it costs {price.removeprefix('for ')}"] if price.startswith("for ") else []
     if pause_s > 0:
-        parts.append(f"the change pauses training for {units.duration(pause_s)}")
+        parts.append(f"the change pauses training for {_about(pause_s)}")
     assumed = " (prices are assumed)" if snapshot.spec.prices.assumed and parts else ""
     return f"{_sentence('; '.join(parts)).removesuffix('.')}{assumed}." if parts else ""
 
@@ -205,7 +203,7 @@ def _under_way(snapshot: JobSnapshot) -> Lead | None:
     decision = next((d for d in snapshot.decisions if d.id == snapshot.under_way), None)
     if decision is None or snapshot.ran is None or snapshot.ran == snapshot.target:
         return None
-    since = units.duration(max(snapshot.at_s - decision.at_s, 0.0))
+    since = _about(max(snapshot.at_s - decision.at_s, 0.0))
     waits = [node for node in snapshot.nodes if node.waits_for]
     state = f"{units.counted(len(waits), 'node')} waiting for room, " if waits else ""
     goes_on = "Training goes on." if snapshot.samples_per_s > 0 else "Training is paused."
@@ -297,3 +295,8 @@ def _currency(snapshot: JobSnapshot) -> str:
 def _sentence(text: str) -> str:
     """Return text with a capital letter and one full stop."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _about(seconds: float) -> str:
+    """Return a time span with two digits."""
+    return units.duration(float(f"{seconds:.2g}") if seconds < 90 else 60 * float(f"{seconds / 60:.2g}"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
-from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.headline import proposed
+from dlrover_nb.widgets.jobs.moves import band
 from dlrover_nb.widgets.jobs.restarts import restart_facts
-from dlrover_nb.widgets.jobs.status import commands, fit_words, kind_words
+from dlrover_nb.widgets.jobs.status import commands, fit_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +46,11 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     proposal = snapshot.open_proposal
     if proposal is None:
         return (Paragraph(none_open(snapshot)),)
-    explores = proposal.kind is ProposalKind.EXPLORE
-    facts = Facts(proposal_facts(proposal, snapshot))
-    reason = Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.EXPLORE if explores else Tone.PLAIN)
     return (
         Heading(f"Open proposal {proposal.id}: {proposal.kind.words}"),
-        reason,
-        facts,
+        proposed(proposal, snapshot),
+        Paragraph(proposal.why),
+        Facts(proposal_facts(proposal, snapshot)),
         diff_table(proposal),
         Paragraph("Answer it with one of:", Tone.HINT, commands(snapshot.spec.name, proposal)),
     )
@@ -108,7 +108,7 @@ def gain_facts(
     """Return the predicted effect of one plan compared with another, and the cost of the change."""
     return (
         (when, _change_words(new, old)),
-        ("90 % band", f"{band_words(new.prediction)}{_times_words(new, old)}"),
+        ("90 % band", f"{band_words(new.prediction)}; {band(new.prediction, old.prediction)} times now"),
         *_cost_facts(new, old, money),
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         *deadline_facts(new, old),
@@ -154,12 +154,6 @@ def _cost_facts(new: Candidate, old: Candidate, money: units.Currency) -> tuple[
         "per million samples",
         each,
     )
-
-
-def _times_words(new: Candidate, old: Candidate) -> str:
-    """Return the band as factors of the present speed: ``, 1.2 to 1.7 times now``."""
-    now, band = old.prediction.samples_per_s, new.prediction
-    return f", {band.low / now:.2g} to {band.high / now:.2g} times now" if now else ""
 
 
 def transition_words(pause_s: float) -> str:

@@ -21,7 +21,7 @@ from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.jobs.plans import diff_table, none_open, proposal_facts, state_words, status_words
-from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, kind_words, rate_words
+from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, rate_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
@@ -250,16 +250,11 @@ def card_html(card: Review, snapshot: JobSnapshot) -> str:
     proposal = card.proposal
     if proposal is None:
         return block_html(Paragraph(none_open(snapshot)))
-    badge = Paragraph(f"{kind_words(proposal)} {proposal.why}", _tone(proposal))
     state = "" if proposal.status == "pending" else f" ({proposal.status})"
     head = f"Proposal {escape(proposal.id)}: {proposal.kind.words}{escape(state)}"
     facts = Facts(proposal_facts(proposal, snapshot))
-    parts = (block_html(badge), block_html(facts), table_html(diff_table(proposal)))
+    parts = (block_html(Paragraph(proposal.why)), block_html(facts), table_html(diff_table(proposal)))
     return f'<h3 style="margin:0 0 4px;font-size:15px">{head}</h3>{"".join(parts)}'
-
-
-def _tone(proposal: Proposal) -> Tone:
-    return Tone.EXPLORE if proposal.kind == "explore" else Tone.PLAIN
 
 
 def header_html(snapshot: JobSnapshot, link: Link) -> str:

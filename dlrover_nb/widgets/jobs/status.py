@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.until import first_steps
-from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 from dlrover_nb.core.structs.plan.deadline import margin_words
@@ -278,15 +277,6 @@ def hint(snapshot: JobSnapshot) -> tuple[Block, ...]:
     if proposal is None:
         return ()
     return (Paragraph(f"Answer {proposal.id} with one of:", Tone.HINT, commands(name, proposal)),)
-
-
-def kind_words(proposal: Proposal) -> str:
-    """Describe the purpose of a proposal: an exploring one does not promise speed."""
-    if proposal.kind is ProposalKind.EXPLORE:
-        return "This is an experiment: it improves the model and may not be faster."
-    if proposal.kind is ProposalKind.PROTECT:
-        return "This keeps nodes from running out of memory; it may not be faster."
-    return "This is expected to be better than the current plan."
 
 
 def commands(job: str, proposal: Proposal) -> tuple[str, ...]:

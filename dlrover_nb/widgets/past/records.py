@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
-from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
+from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, View
 from dlrover_nb.widgets.charts import curve, front
 from dlrover_nb.widgets.jobs.plans import change_facts, decision_words, diff_table, fit_tables, outcomes_table
-from dlrover_nb.widgets.jobs.status import kind_words, memory_table, status_view
+from dlrover_nb.widgets.jobs.status import memory_table, status_view
 from dlrover_nb.widgets.jobs.why import candidate_facts
 from dlrover_nb.widgets.svg import svg_drawing
 from dlrover_nb.widgets.svg.marks import Band, Line, Orientation, Plot, Rule
@@ -140,7 +140,7 @@ def proposal_view(proposal: Proposal) -> View:
     """Return a proposal, open or closed."""
     note = f" ({proposal.note})" if proposal.note else ""
     blocks = (
-        Paragraph(f"{kind_words(proposal)} {proposal.why}", Tone.PLAIN),
+        Paragraph(proposal.why),
         Facts((("status", f"{proposal.status}{note}"), *change_facts(proposal, _NO_CURRENCY))),
         diff_table(proposal),
     )

@@ -90,8 +90,8 @@ def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(s
     for page in (vera, otto):
         page.get_by_text("Plan now and plan proposed").wait_for()
         assert not unnamed(page.locator("body").aria_snapshot())
-    assert vera.get_by_role("button", name="Accept p2").count() == 0
-    assert otto.get_by_role("button", name="Accept p2").count() == 1
+    assert vera.get_by_role("button", name="Do it (p2)").count() == 0
+    assert otto.get_by_role("button", name="Do it (p2)").count() == 1
     seen, can = live(listening(vera)), live(otto)
     can.get_by_role("button", name="Do it (p2)").wait_for()
     assert seen.get_by_role("button", name="Do it").count() == 0
@@ -100,7 +100,7 @@ def test_a_viewer_and_an_operator_on_one_job_see_the_same_and_only_one_can_act(s
     assert not [rule for rule in broken_rules(otto, axe, part="main > :not(iframe)") if rule[0] != "region"]
     picture(otto, "dashboard-job", full_page=True)
     otto.get_by_label("Reason").first.fill(HOSTILE)
-    otto.get_by_role("button", name="Accept p2").first.click()
+    otto.get_by_role("button", name="Do it (p2)").first.click()
     otto.get_by_text("Accept p2 of job ads is done as d2.").wait_for()
     assert master.asked[0].why == HOSTILE
     until(lambda: "p2 is not open any more" in vera.locator("#news").inner_text())
@@ -111,9 +111,9 @@ def test_the_second_of_two_operators_is_told_who_was_first_and_overrides_what_is
     server, visit, master
 ):
     first, second = visit(server, OPERATOR), visit(server, SECOND)
-    first.get_by_role("button", name="Reject p2").click()
+    first.get_by_role("button", name="Not now (p2)").click()
     first.get_by_text("Reject p2 of job ads is done").wait_for()
-    second.get_by_role("button", name="Accept p2").click()
+    second.get_by_role("button", name="Do it (p2)").click()
     second.get_by_text("otto answered p2").wait_for()
     with master.lock:
         master.state = replace(master.state, proposals=(*master.state.proposals, b.proposal("p3")))
@@ -178,7 +178,7 @@ def test_four_eyes_see_a_costly_plan_before_it_runs(tmp_path, visit, master):
         running(team, ByName()) as server,
     ):
         otto = visit(server, OPERATOR)
-        otto.get_by_role("button", name="Accept p2").click()
+        otto.get_by_role("button", name="Do it (p2)").click()
         otto.get_by_text("waits as r1").wait_for()
         otto.goto(f"{server.url}proposals")
         assert otto.get_by_role("button", name="Approve r1").count() == 0

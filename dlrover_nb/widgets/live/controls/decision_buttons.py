@@ -16,7 +16,7 @@ from bokeh.models import TextInput
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import escape
-from dlrover_nb.widgets.jobs.headline import REJECT_LABEL, accept_label
+from dlrover_nb.widgets.jobs.headline import answer_labels
 from dlrover_nb.widgets.jobs.review_card import Answer, meaning, undo_label, undo_words
 from dlrover_nb.widgets.live.controls.elements import choice, pane, press_button, relabel, text
 from dlrover_nb.widgets.theme import HALF, WIDGETS, WRAP
@@ -69,13 +69,10 @@ class DecisionButtons:
 
     def show(self, state: ViewState, card: Review) -> None:
         """Draw the enabled buttons and the present mode."""
-        opened = card.proposal if card.can_decide else None
-        is_open = state.snapshot.open_proposal is not None
-        verbs = (accept_label(state.snapshot.open_proposal), REJECT_LABEL)
-        for pressed, verb in zip((self.accept, self.reject), verbs, strict=True):
-            label = f"{verb} ({opened.id})" if opened else verb
+        proposal = state.snapshot.open_proposal
+        for pressed, label in zip((self.accept, self.reject), answer_labels(proposal), strict=True):
             relabel(pressed, label, meaning(label))
-            pressed.disabled, pressed.visible = opened is None, is_open
+            pressed.disabled, pressed.visible = not card.can_decide, proposal is not None
         back = state.snapshot.undo
         label = undo_label(state.snapshot)
         relabel(self.undo, label, meaning(label))
