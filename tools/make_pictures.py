@@ -1,6 +1,6 @@
 """Make the pictures of README and documentation from a real run: a job on a local Ray, in Chromium.
 
-``python tools/make_pictures.py [FOLDER]`` trains the quick start's job, accepts its first proposals, and
+``python tools/make_pictures.py [FOLDER]`` trains the quick start's job, accepts its first proposal, and
 writes ``live-view.png`` and ``plans.png`` (to ``docs/pictures`` by default). It needs the extras ``all`` and
 ``dev``, and Debian's chromium.
 """
@@ -45,10 +45,9 @@ def main(folder: Path) -> None:
     cluster = dlrover_nb.connect("ray")
     try:
         job = cluster.submit(JOB)
-        for _ in range(2):
-            job.wait(until="proposal", timeout_s=LIMIT_S)
-            job.accept(why="for the picture")
-            _await_applied(job)
+        job.wait(until="proposal", timeout_s=LIMIT_S)
+        job.accept(why="for the picture")
+        _await_applied(job)
         job.wait(until="proposal", timeout_s=LIMIT_S)
         photograph(job, folder)
         job.stop()

@@ -32,7 +32,7 @@ from dlrover_nb.dashboard.page import MOST_REASON, Page
 from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Heading, Paragraph, Tone
-from dlrover_nb.widgets.jobs.headline import proposed
+from dlrover_nb.widgets.jobs.headline import sentence_alone
 from dlrover_nb.widgets.jobs.plans import diff_table, plans_table, proposal_facts
 from dlrover_nb.widgets.mitigations import facts as mitigation_facts
 from dlrover_nb.widgets.mitigations import slow_blocks
@@ -194,7 +194,7 @@ def _of_proposal(visit: Visit, subject: Subject, snapshot: JobSnapshot) -> _Cont
         )
     head: tuple[Block, ...] = (
         Heading(f"{proposal.id} of job {snapshot.title}"),
-        proposed(proposal, snapshot),
+        sentence_alone(proposal, snapshot),
         Paragraph(proposal.why),
         diff_table(proposal),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table
-from dlrover_nb.widgets.jobs.headline import proposed
+from dlrover_nb.widgets.jobs.headline import sentence_alone
 from dlrover_nb.widgets.jobs.plans import diff_table, proposal_facts
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _headroom_row(line: MemoryLine, before: ResourcePlan, after: ResourcePlan) -
 def proposal_blocks(proposal: Proposal, snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return all that a person needs to answer a proposal."""
     return (
-        proposed(proposal, snapshot),
+        sentence_alone(proposal, snapshot),
         Paragraph(proposal.why),
         diff_table(proposal),
         Facts(proposal_facts(proposal, snapshot)),

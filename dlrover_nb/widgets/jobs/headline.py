@@ -7,6 +7,7 @@ does not hold; the first that holds speaks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.client.until import first_steps
@@ -122,6 +123,11 @@ def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     return Lead(words, _reason(proposal, snapshot), Tone.NEWS)
 
 
+def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
+    """Return the sentence of an open proposal above all that is known of it: without the line below."""
+    return replace(proposed(proposal, snapshot), detail="")
+
+
 def _full_words(line: MemoryLine) -> str:
     chance = "" if line.oom_probability is None else f" ({_chance(line.oom_probability)})"
     node = moves.NAMES[line.role]
@@ -168,15 +174,16 @@ def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
 
 
 def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: bool = True) -> str:
-    """Return what the change costs, as a sentence."""
+    """Return what the change costs, as sentences; whether prices are assumed also where others name them."""
     pause_s, parts = proposal.candidate.transition_s, []
-    if with_price:
-        price = moves.price_words(proposal.candidate, proposal.baseline, _currency(snapshot))
-        parts += [f"it costs {price.removeprefix('for ')}"] if price.startswith("for ") else []
+    price = moves.price_words(proposal.candidate, proposal.baseline, _currency(snapshot))
+    if with_price and price.startswith("for "):
+        parts.append(f"it costs {price.removeprefix('for ')}")
     if pause_s > 0:
         parts.append(f"the change pauses training for {_about(pause_s)}")
-    assumed = " (prices are assumed)" if snapshot.spec.prices.assumed and parts else ""
-    return f"{_sentence('; '.join(parts)).removesuffix('.')}{assumed}." if parts else ""
+    assumed = "Prices are assumed." if snapshot.spec.prices.assumed and price else ""
+    costs = _sentence("; ".join(parts)) if parts else ""
+    return " ".join(filter(None, (costs, assumed)))
 
 
 def _slow_node(snapshot: JobSnapshot) -> Lead | None:

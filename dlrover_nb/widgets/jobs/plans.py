@@ -10,7 +10,7 @@ from dlrover_nb.core.structs.plan.deadline import margin_words, percent
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.jobs.headline import proposed
+from dlrover_nb.widgets.jobs.headline import sentence_alone
 from dlrover_nb.widgets.jobs.moves import band
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.jobs.status import commands, fit_words
@@ -48,7 +48,7 @@ def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
         return (Paragraph(none_open(snapshot)),)
     return (
         Heading(f"Open proposal {proposal.id}: {proposal.kind.words}"),
-        proposed(proposal, snapshot),
+        sentence_alone(proposal, snapshot),
         Paragraph(proposal.why),
         Facts(proposal_facts(proposal, snapshot)),
         diff_table(proposal),

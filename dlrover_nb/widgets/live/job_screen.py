@@ -105,7 +105,7 @@ class Screen:
         self._want_tables.on_click(self._toggle_tables)
         self._want_why = button(_WHY[False], width=110)
         self._want_why.on_click(self._toggle_why)
-        self._want_other = button(OTHER_LABEL, width=150, margin=(0, 10))
+        self._want_other = button(OTHER_LABEL, width=150)
         self._want_other.on_click(self._toggle_other)
         self._explaining = LatestOnly(self._explain)
 

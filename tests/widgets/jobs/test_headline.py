@@ -88,6 +88,16 @@ def test_names_of_others_are_escaped_in_it():
     assert "<script" not in status_view(hostile, None).html()
 
 
+@pytest.mark.parametrize("kind", ProposalKind)
+def test_where_a_price_is_named_assumed_prices_are_said_to_be(kind):
+    proposal = b.proposal(kind=kind)
+    for pause_s in (0.0, 2.4):
+        changed = replace(proposal, candidate=replace(proposal.candidate, transition_s=pause_s))
+        lead = headline(replace(NOW, proposals=(changed,)))
+        assert "cents an hour more" in lead.text + lead.detail
+        assert lead.detail.endswith("Prices are assumed.")
+
+
 # a change of plan in words
 
 

@@ -345,10 +345,11 @@ def _back_why(candidate: Candidate, now: Candidate) -> str:
 
 
 def _improve_why(candidate: Candidate, now: Candidate, cost_unit: str) -> str:
-    p, speed = candidate.prediction, now.prediction.samples_per_s
+    p, before = candidate.prediction, now.prediction
     added = candidate.cost - now.cost
     return (
-        f"{candidate.reason} We expect {p.samples_per_s:,.0f} samples/s, {p.low / speed:.2g} to "
-        f"{p.high / speed:.2g} times as fast as now ({speed:,.0f}), for {abs(added):.4g} {cost_unit} "
+        f"{candidate.reason} We expect {p.samples_per_s:,.0f} samples/s, {p.surely_over(before):.2g} to "
+        f"{p.possibly_over(before):.2g} times as fast as now ({before.samples_per_s:,.0f}), for "
+        f"{abs(added):.4g} {cost_unit} "
         f"{'less' if added < 0 else 'more'}."
     )
