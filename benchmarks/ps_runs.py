@@ -25,7 +25,7 @@ from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job.exchange_spec import PLAIN, Encryption, ExchangeSpec
@@ -136,7 +136,7 @@ def worker(
         agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
-        patience_s=lambda: float("inf"),
+        pending=lambda: Pending.NONE,
     )
     client.init_dense(values.numpy())
     if run.n_ps > 1:

@@ -25,7 +25,7 @@ from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
@@ -130,7 +130,7 @@ def client(
         agent=Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
         train=Train(0, (endpoint,), (0,) * N_BUCKET),
         dense_length=N_DENSE,
-        patience_s=lambda: float("inf"),
+        pending=lambda: Pending.NONE,
     )
     link.init_dense(np.zeros(N_DENSE, np.float32))
     rows, dense = batches(rng), np.empty(N_DENSE, np.float32)

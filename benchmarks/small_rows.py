@@ -32,7 +32,7 @@ from dlrover_nb.core.runtime.exchange import sealed, wire
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.runtime.node.node import keep_freed
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec, NumericColumn
 from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec
@@ -120,7 +120,7 @@ class World:
             agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
             train=Train(0, tuple(endpoint for _, endpoint in serving), owner),
             dense_length=shape.n_dense,
-            patience_s=lambda: float("inf"),
+            pending=lambda: Pending.NONE,
         )
         held.callback(self._client.close)
         self._pids = [*(pid for pid, _ in serving), os.getpid()]

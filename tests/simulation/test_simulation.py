@@ -14,6 +14,7 @@ from dlrover_nb.core.controller.plans.allotted import Allotted
 from dlrover_nb.core.master.external.job.shard_account import ShardAccount
 from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
+from dlrover_nb.core.master.own.servers import pauses
 from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
 from dlrover_nb.core.runtime.exchange.push_pull import StaleEpoch
@@ -165,3 +166,14 @@ def test_a_push_of_an_earlier_epoch_that_is_applied_is_noticed(monkeypatch: pyte
     assert not run(lost_ps).kind
     monkeypatch.setattr(Serving, "open", opened_to_all)
     assert run(lost_ps).kind == "an update of another epoch is applied"
+
+
+def test_a_worker_cut_off_from_its_servers_in_a_pause_trains_no_batch_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begins_s = (2.0, 3.2)  # while a push is on its way, and while the last one before the pause is
+    cuts = [CutExchange(at_s, Role.WORKER, 0, 55.0, is_lost=True) for at_s in begins_s]
+    jobs = [nodes(Ways(), cut, checkpoint_every_s=0.5, n_train=240) for cut in cuts]
+    assert [run(each).words for each in jobs] == ["", ""]
+    monkeypatch.setattr(pauses, "MOST_GIVEN_UP", 0)
+    assert run(jobs[0]).kind == "rows were trained twice"

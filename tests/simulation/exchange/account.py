@@ -48,8 +48,6 @@ class Account:
         Dense parameters, which are 0 at first.
     is_lost
         Whether the master cannot be told any more what a worker did.
-    is_apart
-        Whether a worker may have given up its wait for a server that had its push.
     n_own
         First rows of the table that are each of one row of the data.
     is_weighted
@@ -64,7 +62,6 @@ class Account:
     first: np.ndarray
     n_dense: int
     is_lost: Callable[[str], bool]
-    is_apart: Callable[[], bool]
     n_own: int
     is_weighted: bool = False
     MARKS = 64
@@ -251,8 +248,6 @@ class Account:
         again = f"row {row} by {batch.worker} (batch {batch.mark}) and {before.worker} (batch {before.mark})"
         if before.place and before.place <= self._heard[before.worker]:
             self._break("rows were trained twice", f"{again}, which had told the master")
-        elif self.is_apart():
-            self.n_excused += 1
         elif before.worker == batch.worker:
             self._break("rows were trained twice", f"{again}, which is the same")
         elif not self.is_lost(before.worker):

@@ -22,7 +22,6 @@ from simulation.tasks import Tasks
 
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name
 from dlrover_nb.core.runtime.store import ParameterStore
-from dlrover_nb.core.runtime.worker.worker import GRACE_S
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.ps.migration import PsMigration
 
 N_EVAL = 40
-ALL_BUT_S = 15.0  # messages that are late or lost add so much to a fault
 
 
 class ExchangeWorld(OwnWorld):
@@ -57,9 +55,7 @@ class ExchangeWorld(OwnWorld):
         self.network_of_data.on_socket = self.on_socket
         first = self._new_store().pull(np.arange(self.n_row + N_COMMON)).astype(np.float64)
         is_weighted = self.job.sync is Sync.BSP
-        self.account = Account(
-            first, N_DENSE, self._is_lost, self._is_apart, self.n_row, is_weighted=is_weighted
-        )
+        self.account = Account(first, N_DENSE, self._is_lost, self.n_row, is_weighted=is_weighted)
         self._played = ExitStack()
         self._played.enter_context(played_threads(self))
 
@@ -97,11 +93,6 @@ class ExchangeWorld(OwnWorld):
     @property
     def _run_name(self) -> str:
         return run_name(self.job.name, str(self.folder))
-
-    def _is_apart(self) -> bool:
-        """Whether faults lasted for so long that a worker, asked to pause, gives up its wait for a silent server."""
-        events = (each for each in self.case.events if each.at_s <= self.elapsed_s)
-        return sum(getattr(each, "seconds", 0.0) for each in events) > GRACE_S - ALL_BUT_S
 
     # nodes
 

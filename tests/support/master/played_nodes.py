@@ -58,6 +58,7 @@ class FakeNode:
     heard: list[m.ToNode] = field(default_factory=list)
     has_come_up: bool = False
     is_leaving: bool = False  # it got SIGTERM; a PS serves on
+    is_stuck: bool = False  # a worker: a PS that it does not reach has yet to answer it
 
     @property
     def id(self) -> str:
@@ -161,7 +162,7 @@ class PlayedNodes:
             for message in told:
                 node.say(message)
             return self._end_copy(node) or self._persist(node) or bool(told)
-        return self._work(node)
+        return not node.is_stuck and self._work(node)
 
     def deliver(self, pair: tuple[str, str]) -> None:
         """Let the oldest chunk or answer between two PS arrive; the dead hear nothing."""
@@ -221,6 +222,8 @@ class PlayedNodes:
                 node.say(m.Forgotten(node.id, worker))
             case m.Train():
                 self._begin_to_train(node, message)
+            case m.Pause(drops=False) if node.is_stuck:
+                pass  # until it has its answer, or may drop the exchange
             case m.Pause():
                 node.is_paused = True
                 lease = node.shard.lease if node.shard else None

@@ -7,7 +7,6 @@ can be compared bit by bit.
 from __future__ import annotations
 
 import contextlib
-import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import PsClient
+from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.worker.trainer import Push, Refusal
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
@@ -145,7 +144,7 @@ class World:
             self.clients[worker] = client = make(
                 self.context, keys=self.keys, identity=f"{worker}/1/{self.n_client}", agent=Agent(self),
                 train=Train(self.epoch, tuple(self.endpoints), self.owner), dense_length=N_DENSE,
-                patience_s=lambda: math.inf, shares_memory=self.shares,
+                pending=lambda: Pending.NONE, shares_memory=self.shares,
             )  # fmt: skip
             client.init_dense(np.linspace(-1, 1, N_DENSE, dtype=np.float32))
             client.begin()

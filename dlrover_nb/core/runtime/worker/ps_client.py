@@ -2,9 +2,10 @@
 
 A PS that does not answer must not block its worker, and a worker must not decide that a PS is dead: the
 master does. So the worker waits for both at once. Without an answer within some seconds the request is
-repeated (the PS identifies it by its step). If an order of the master arrives while PS are silent, they get a
-short grace time; then the step is dropped, which is safe because nothing of it was acknowledged. The
-connection is closed then, so that nothing of the step can arrive later; `Train` opens a new one.
+repeated (the PS identifies it by its step). The step is dropped only when the master's orders make it void:
+a PS that cannot be reached may have applied it, and the batch would be trained twice. A pause waits for the
+step; the master gives up one that takes too long. The connection of a dropped step is closed, so that nothing
+of it can arrive later; `Train` opens a new one.
 
 With a PS on the same host arrays are exchanged in shared memory (`slab`), and messages only say where.
 """
@@ -12,8 +13,8 @@ With a PS on the same host arrays are exchanged in shared memory (`slab`), and m
 from __future__ import annotations
 
 import logging
-import math
 import time
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,14 @@ _NO_ROWS = np.empty(0, np.int64)
 PROBE_BYTES, N_PROBE = 1 << 21, 3
 
 
+class Pending(Enum):
+    """What the orders of the master that wait mean for the exchange in progress."""
+
+    NONE = auto()
+    BETWEEN_BATCHES = auto()  # they are executed when it has ended
+    AT_ONCE = auto()  # it is void
+
+
 class ExchangeDroppedError(Exception):
     """The step in progress was dropped; the worker waits for orders. Never shown to a user."""
 
@@ -91,8 +100,8 @@ class PsClient:
         The PS and the buckets that they own.
     dense_length, n_average
         Of the flat vector, and how many of its last elements are averages.
-    patience_s
-        Seconds to wait for a silent PS; infinite unless an order of the master is pending.
+    pending
+        Whether orders of the master wait.
     shares_memory
         Whether memory may be shared with PS of this host.
     packing
@@ -108,14 +117,14 @@ class PsClient:
         agent: Agent,
         train: Train,
         dense_length: int,
-        patience_s: Callable[[], float],
+        pending: Callable[[], Pending],
         shares_memory: bool = False,
         n_average: int = 0,
         packing: ExchangeSpec = PLAIN,
     ) -> None:
         n_ps = len(train.endpoints)
         self.layout = BucketLayout(np.array(train.bucket_owner, np.int64), n_ps)
-        self._agent, self._epoch, self._patience_s = agent, train.ps_epoch, patience_s
+        self._agent, self._epoch, self._orders_pending = agent, train.ps_epoch, pending
         self._slices = [dense_slice(dense_length, i, n_ps) for i in range(n_ps)]
         self._n_averages = [averages_in(part, dense_length, n_average) for part in self._slices]
         self._no_dense = np.empty(0, np.float32)
@@ -142,7 +151,7 @@ class PsClient:
     @property
     def interrupted(self) -> bool:
         """Whether an order of the master other than to train is pending."""
-        return self._patience_s() < math.inf
+        return self._orders_pending() is not Pending.NONE
 
     @property
     def carrier(self) -> str:
@@ -208,7 +217,7 @@ class PsClient:
         Raises
         ------
         ExchangeDroppedError
-            When another order is pending and a PS is silent, or the PS serve another epoch.
+            When an order makes the exchange void while a PS is silent, or the PS serve another epoch.
         WireError
             When a PS can never serve the request.
         """
@@ -295,23 +304,15 @@ class PsClient:
     def _answers(self, kind: type[Any]) -> list[tuple[Any, Arrays]]:
         """Wait until all requests of this kind are answered; return the answers in the order of the PS."""
         again_at_s = time.monotonic() + ASK_AGAIN_S
-        wanted_since_s: float | None = None
         while any(question[1] is kind for question in self._pending):
             self.read(self._agent.wait(_POLL_EVERY_S))
-            now_s = time.monotonic()
-            if self.interrupted and wanted_since_s is None:
-                wanted_since_s = now_s
-            if wanted_since_s is not None and self._pending:
-                self._check_patience(now_s - wanted_since_s)
-            if now_s >= again_at_s:
-                again_at_s = now_s + ASK_AGAIN_S
+            if self._pending and self._orders_pending() is Pending.AT_ONCE:
+                raise ExchangeDroppedError("other orders have come while a PS was silent")
+            if time.monotonic() >= again_at_s:
+                again_at_s = time.monotonic() + ASK_AGAIN_S
                 self._ask_again()
         indices = sorted(question[0] for question in self._answered if question[1] is kind)
         return [self._answered.pop((i, kind)) for i in indices]
-
-    def _check_patience(self, waited_s: float) -> None:
-        if waited_s >= self._patience_s():
-            raise ExchangeDroppedError(f"a PS is silent and the master has waited for {waited_s:.1f} s")
 
     def _ask_again(self) -> None:
         for (i, kind), request in self._pending.items():

@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
     NotMember,
     Proceed,
 )
-from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.worker.ps_client import PsClient
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 COORDINATOR = 0
-PEERS_GRACE_S = (
-    45.0  # for the iteration of others before a pause; a dead one is detected by its heartbeat earlier
-)
 
 
 class SspClient(PsClient):
@@ -99,14 +96,6 @@ class SspClient(PsClient):
         """Record the shares of a wait for the push and for peers."""
         total_s = max(total_s, 1e-9)
         self.last = replace(self.last, push_share=push_s / total_s, peers_share=peers_s / total_s)
-
-    def _check_patience(self, waited_s: float) -> None:
-        """Wait longer for peers than for silent PS: they end their iteration, or the master removes them."""
-        is_for_peers = all(kind is Proceed for _, kind in self._pending)
-        if not is_for_peers or waited_s > PEERS_GRACE_S:
-            super()._check_patience(waited_s)
-        elif self._patience_s() <= 0:
-            raise ExchangeDroppedError("other PS serve than those that were asked")
 
 
 class BspClient(SspClient):

@@ -237,11 +237,15 @@ class Trainer:
             sent, requested = done, following
 
     def _flush(self, source: BatchSource, client: ParameterClient, done: Computed | None) -> None:
-        """Apply pending gradients before the worker executes an order."""
+        """Apply pending gradients before the worker executes an order, and let go of batches taken ahead.
+
+        The order may be taken back meanwhile; then the same connection trains on.
+        """
         if done is not None:
             self._send(client, done.push, None)
             self._await(client)
             self._acknowledge(source, done)
+        source.rewind()
 
     def _retake(self, source: BatchSource, late: Computed) -> None:
         """Train a batch again that came too late; after several in a row others get the rest of its shard."""

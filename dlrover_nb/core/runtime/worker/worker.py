@@ -18,7 +18,6 @@ the first batch, in which a model may be compiled.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
 from collections import deque
@@ -32,7 +31,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys
 from dlrover_nb.core.runtime.process.agent import LEAVING_ALONE_S, REPORT_EVERY_S
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError, PsClient
+from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError, Pending, PsClient
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -73,10 +72,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# For the answers of the current iteration when the master orders a pause: a PS that stands still applies it
-# when it goes on, and without its answer the batch would be trained twice. The master ends waits for lost PS.
-GRACE_S = 45.0
-LEAVING_S = 3.0  # the same for a worker that leaves at once
 READ_LIMIT_S = 600.0  # for the rows of one shard
 POLL_EVERY_S = 0.005  # polling for the next shard to be read, while there is nothing else to do
 
@@ -102,13 +97,13 @@ class Orders:
         self.has_nothing = False  # the answer to the last request was NoShard
 
     @property
-    def patience_s(self) -> float:
-        """Seconds to wait for a PS that does not answer: infinite unless another order is pending."""
-        if self.stopped or self.train != self.obeyed:  # other PS serve: the step is void
-            return 0.0
-        if self.leaves_at_once:
-            return LEAVING_S
-        return GRACE_S if self.pause is not None else math.inf
+    def pending(self) -> Pending:
+        """What the orders that are not executed mean for the exchange in progress."""
+        drops = self.pause is not None and self.pause.drops
+        if self.stopped or drops or not is_same(self.train, self.obeyed):
+            return Pending.AT_ONCE
+        is_between = self.leaves_at_once or self.pause is not None
+        return Pending.BETWEEN_BATCHES if is_between else Pending.NONE
 
     def note(self, order: ToNode) -> None:
         """Record one order."""
@@ -340,7 +335,8 @@ class Worker:
 
     def _connect(self, train: Train) -> None:
         """Connect to the PS of an order; an order that a restarted master repeats changes nothing."""
-        if train == self._orders.obeyed and self._client is not None and not self._orders.must_drop:
+        is_repeated = is_same(train, self._orders.obeyed) and not self._orders.must_drop
+        if is_repeated and self._client is not None:
             self._orders.obeyed = train
             self._orders.ask_at_s = 0.0  # the answer may have been lost with the previous master
             return
@@ -377,7 +373,7 @@ class Worker:
             agent=self._agent,
             train=train,
             dense_length=len(self._trainer.learner.values),
-            patience_s=lambda: self._orders.patience_s,
+            pending=lambda: self._orders.pending,
             shares_memory=True,
             n_average=self._config.spec.model.n_average,
             packing=self._config.spec.exchange,
@@ -399,6 +395,13 @@ class Worker:
         if self._client is not None:
             sample = replace(sample, carrier=self._client.carrier)
         return Report(sample, *self._prefetcher.position)
+
+
+def is_same(train: Train | None, obeyed: Train | None) -> bool:
+    """Whether an order leaves a worker with the servers and the shards that it has by the one in force."""
+    if train is None or obeyed is None:
+        return train is obeyed
+    return train in (obeyed, replace(obeyed, drop_shard=False))
 
 
 def _concatenate(scores: list[NDArray[np.float32]]) -> NDArray[np.float32]:

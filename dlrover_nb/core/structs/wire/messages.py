@@ -366,10 +366,14 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """To a worker: finish the current iteration, keep the shards, answer Paused with the same number."""
+    """To a worker: finish the current iteration, keep the shards, answer Paused with the same number.
+
+    With `drops` it drops an exchange that some PS does not answer, though that may have applied its batch.
+    """
 
     ps_epoch: int
     number: int = 0
+    drops: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def test_a_worker_that_does_not_pause_is_replaced_so_that_others_go_on() -> None
     world.run_until(lambda: in_place(world, plan(2, 1)))
     world.do(world.master.set_target(plan(2, 2), world.at_s))
     world.run_until(lambda: world.master.stage is Stage.PAUSING)
-    quiet(world, 62, "worker-1")
+    quiet(world, 46 + 21 + 46 + 21 + 62, "worker-1")
     assert "worker-1" not in world.living(Role.WORKER)
     assert world.master.stage is not Stage.PAUSING
     assert "worker-1 was lost: it did not pause within 60 s" in str(world.told(PhaseChanged))

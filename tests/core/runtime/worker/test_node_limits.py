@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.errors import BackendError, CheckpointError
 from dlrover_nb.core.runtime.exchange.push_pull import DenseReady
+from dlrover_nb.core.runtime.worker.ps_client import Pending
 from dlrover_nb.core.runtime.worker.worker import Orders, Worker
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart
@@ -53,36 +54,63 @@ def link(time: VirtualTime) -> SilentLink:
     return SilentLink(time)
 
 
-def test_a_worker_waits_for_a_silent_server_as_long_as_its_orders_let_it(time: VirtualTime) -> None:
+OTHER_SERVERS = replace(TRAIN, ps_epoch=2)
+
+
+@pytest.mark.parametrize(
+    ("orders", "pending"),
+    [
+        ((), Pending.NONE),
+        ((TRAIN,), Pending.NONE),  # a restarted master repeats it
+        ((replace(TRAIN, drop_shard=True),), Pending.AT_ONCE),
+        ((OTHER_SERVERS,), Pending.AT_ONCE),
+        ((Pause(1, 1),), Pending.BETWEEN_BATCHES),
+        ((Pause(1, 1), TRAIN), Pending.NONE),  # the pause was given up
+        ((Pause(1, 1), Pause(1, 1, drops=True)), Pending.AT_ONCE),
+        ((Drain(),), Pending.NONE),
+        ((Drain(at_once=True),), Pending.BETWEEN_BATCHES),
+        ((Stop(),), Pending.AT_ONCE),
+    ],
+)
+def test_an_exchange_is_void_by_other_servers_and_goes_on_through_a_pause(
+    time: VirtualTime, orders: tuple[Any, ...], pending: Pending
+) -> None:
+    of_worker = Orders(time)
+    of_worker.train = of_worker.obeyed = TRAIN
+    for order in orders:
+        of_worker.note(order)
+    assert of_worker.pending is pending
+
+
+def test_an_order_to_train_after_a_rollback_is_the_same_when_it_comes_again_without_it(
+    time: VirtualTime,
+) -> None:
     orders = Orders(time)
-    assert orders.patience_s == inf
-    orders.note(Pause(0))
-    assert orders.patience_s == 45.0
-    orders.note(Drain(at_once=True))
-    assert orders.patience_s == 3.0
-    orders.note(Stop())
-    assert orders.patience_s == 0.0
+    orders.train = orders.obeyed = replace(TRAIN, drop_shard=True)
+    orders.note(TRAIN)
+    assert orders.pending is Pending.NONE
 
 
-def client_of(time: VirtualTime, link: SilentLink, patience_s: Callable[[], float]) -> Any:
-    """Return a worker's client of one silent server, and its module."""
+def client_of(time: VirtualTime, link: SilentLink, pending: Callable[[], str]) -> Any:
+    """Return a worker's client of one silent server, and its module; `pending` names what waits."""
     module = as_shipped("dlrover_nb.core.runtime.worker.ps_client", time)
     module.PsLink = lambda *_, **__: link
     agent = SimpleNamespace(wait=time.advance)
     client = module.PsClient(
-        None, keys=None, identity="w0", agent=agent, train=TRAIN, dense_length=4, patience_s=patience_s
-    )
+        None, keys=None, identity="w0", agent=agent, train=TRAIN, dense_length=4,
+        pending=lambda: module.Pending[pending()],
+    )  # fmt: skip
     return client, module.ExchangeDroppedError
 
 
-def test_a_request_without_an_answer_is_sent_again_and_the_step_dropped_for_a_pause(
+def test_a_request_without_an_answer_is_sent_again_through_a_pause_until_its_step_is_void(
     time: VirtualTime, link: SilentLink
 ) -> None:
-    client, dropped = client_of(time, link, lambda: 45.0 if time.now_s() >= 25.0 else inf)
+    client, dropped = client_of(time, link, lambda: "AT_ONCE" if time.now_s() >= 65.0 else "BETWEEN_BATCHES")
     client._send(0, DenseReady, [b"request"], ())
-    with pytest.raises(dropped, match=r"^a PS is silent and the master has waited for 45\.0 s$"):
+    with pytest.raises(dropped, match=r"^other orders have come while a PS was silent$"):
         client._answers(DenseReady)
-    assert time.now_s() == 25.0 + 45.0
+    assert time.now_s() == 65.0
     assert link.sent_at_s == [0, 10, 20, 30, 40, 50, 60]
     assert link.n_unsealed == 6
 

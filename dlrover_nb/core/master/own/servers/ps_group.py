@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, leaving, peer_copies
 from dlrover_nb.core.master.own.rows import evaluation
-from dlrover_nb.core.master.own.servers import migration_coordinator, ps_restart
+from dlrover_nb.core.master.own.servers import migration_coordinator, pauses, ps_restart
 from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.master.own.servers.rebalancing import is_under_way, keeps_on
 from dlrover_nb.core.master.own.state.batch_sizes import share_global_batch
 from dlrover_nb.core.master.own.state.resizing import awaited
-from dlrover_nb.core.master.own.state.state import PsGroup, Stage
+from dlrover_nb.core.master.own.state.state import PsGroup, Stage, UnfinishedPauses
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import n_more
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import PlanFailed
-from dlrover_nb.core.structs.wire.messages import Load, Pause, Train
+from dlrover_nb.core.structs.wire.messages import Load, Train
 
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
@@ -163,12 +163,7 @@ def _serve(state: JobState, at_s: float) -> None:
         return  # the state of an adopted node is unknown until its Hello
     share_global_batch(state)
     if _wanted(state, at_s) is not None:
-        assert state.group is not None
-        state.n_pause += 1
-        for node in state.roster.workers:
-            if node.is_training:
-                state.send(node, Pause(state.group.ps_epoch, state.n_pause))
-        state.enter(Stage.PAUSING, at_s)
+        pauses.begin(state, at_s)
 
 
 def _wanted(state: JobState, at_s: float) -> Stage | None:
@@ -199,7 +194,7 @@ def repeat_order(state: JobState, worker: Node) -> None:
     if not worker.is_training or state.group is None:
         return
     if state.stage is Stage.PAUSING:
-        state.send(worker, Pause(state.group.ps_epoch, state.n_pause))
+        pauses.order(state, worker)
     elif state.stage is Stage.SERVING:
         worker.is_training = False  # until `_let_train`, which follows
 
@@ -299,8 +294,12 @@ def _end_pause(state: JobState, at_s: float) -> None:
 
     A worker that was given up must be refused by then, or what is copied may change meanwhile.
     """
-    if state.fences or any(node.is_training for node in state.roster.workers):
+    if pauses.not_paused(state):
+        pauses.check_time(state, at_s)
         return
+    if state.fences:
+        return
+    state.unfinished_pauses = UnfinishedPauses()
     match _wanted(state, at_s):
         case Stage.COPYING:
             is_awaited, holders = bool(state.stop_reason) or _restarts(state), None

@@ -80,6 +80,15 @@ NEXT_STAGES: dict[Stage, frozenset[Stage]] = {
 }
 
 
+@dataclass(slots=True)
+class UnfinishedPauses:
+    """Pauses that workers could not follow, as they wait for a PS that they do not reach."""
+
+    n: int = 0  # in a row
+    again_s: float = float("-inf")  # when the next one may begin
+    drops: bool = False  # whether the present one lets workers drop their exchanges
+
+
 @dataclass(frozen=True, slots=True)
 class PsGroup:
     """The PS that serve together under one epoch, in index order."""
@@ -218,6 +227,7 @@ class JobState:
     copying: CopyRound | None = None  # the last round
     n_checkpoint: int = 0
     n_pause: int = 0
+    unfinished_pauses: UnfinishedPauses = field(default_factory=UnfinishedPauses)
     last_checkpoint_s: float = 0.0
     n_checkpoint_failed: int = 0  # in a row
     is_settled: bool = False  # the final checkpoint is on the disk, or its failure was reported

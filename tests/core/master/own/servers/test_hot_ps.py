@@ -30,7 +30,7 @@ from dlrover_nb.core.runtime.exchange.sockets import bind_router, new_keys
 from dlrover_nb.core.runtime.exchange.wire import decode, encode
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, PsClient
+from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, Pending, PsClient
 from dlrover_nb.core.runtime.worker.trainer import Push
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
@@ -160,8 +160,9 @@ class Job:
         self.pump()
         return [socket for socket in found if socket is not self.router]
 
-    def _patience_s(self) -> float:
-        return 0.0 if any(isinstance(order, m.Train) for order in self.inbox) else float("inf")
+    def _pending(self) -> Pending:
+        has_other = any(isinstance(order, m.Train) for order in self.inbox)
+        return Pending.AT_ONCE if has_other else Pending.NONE
 
     # the worker
 
@@ -199,7 +200,7 @@ class Job:
         self.n_client += 1
         self.client = PsClient(
             self.context, keys=self.keys, identity=f"{WORKER}/{self.n_client}", agent=self, train=train,
-            dense_length=N_DENSE, patience_s=self._patience_s,
+            dense_length=N_DENSE, pending=self._pending,
         )  # fmt: skip
         self.may_train = True
         with contextlib.suppress(ExchangeDroppedError):
