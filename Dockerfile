@@ -1,10 +1,10 @@
 # The image of a job's pods: master, parameter servers and workers. No notebook parts, no compiler, no root.
 #
-#   docker build -t dlrover-nb:0.1.0 .
+#   docker build -t dlrover-nb:0.2.0 .
 #
 # That of the team's dashboard (deploy/dashboard) is made by the same file, and holds no torch:
 #
-#   docker build --build-arg EXTRAS=kubernetes,dashboard,postgresql -t dlrover-nb-dashboard:0.1.0 .
+#   docker build --build-arg EXTRAS=kubernetes,dashboard,postgresql -t dlrover-nb-dashboard:0.2.0 .
 #
 # PIP_EXTRA_INDEX_URL may name an index with torch for CPUs only: without one, torch may bring a CUDA build of
 # several gigabytes. EXTRAS may add postgresql (a team's history), PACKAGES what a job's own code and URLs need

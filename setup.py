@@ -1,4 +1,6 @@
-"""The compiled kernel; all else is in pyproject.toml, where setuptools takes extensions as experiments.
+"""The compiled kernel, and what names the repository; all else is in pyproject.toml.
+
+setuptools takes extensions in pyproject.toml as experiments, so the kernel stands here.
 
 It is loaded by ctypes and holds no Python module, so that one library serves every Python: neither its file
 name nor the wheel's tag names a version (py3-none-linux_x86_64). Without a compiler it is left out, the
@@ -6,11 +8,16 @@ runtime computes in numpy, and the wheel is one for any platform (py3-none-any).
 promise on Python's C API, which the kernel does not use.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+
+REPOSITORY = (
+    "https://example.org/dlrover-nb"  # a placeholder: where the sources are published, set here alone
+)
 
 SOURCES = "dlrover_nb/core/runtime/kernels"
 KERNEL = Extension(
@@ -47,4 +54,22 @@ class KernelWheel(bdist_wheel):
         return "py3", "none", platform
 
 
-setup(ext_modules=[KERNEL], cmdclass={"build_ext": BuildKernel, "bdist_wheel": KernelWheel})
+def readme() -> str:
+    """Return README with links and pictures that also work on the page of a package index."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    pictures = re.sub(r"(!\[[^\]]*\]\()(?!https?:)", rf"\1{REPOSITORY}/raw/main/", text)
+    return re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{REPOSITORY}/blob/main/", pictures)
+
+
+setup(
+    ext_modules=[KERNEL],
+    cmdclass={"build_ext": BuildKernel, "bdist_wheel": KernelWheel},
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+    project_urls={
+        "Source": REPOSITORY,
+        "Documentation": f"{REPOSITORY}/tree/main/docs",
+        "Changelog": f"{REPOSITORY}/blob/main/docs/changelog.md",
+        "Issues": f"{REPOSITORY}/issues",
+    },
+)

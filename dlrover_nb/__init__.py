@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.prices import PriceTable
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Cluster",

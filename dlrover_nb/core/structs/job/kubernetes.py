@@ -14,7 +14,7 @@ from dlrover_nb.core.basics.redaction import BareRepr
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
-DEFAULT_IMAGE = "dlrover-nb:0.1.0"
+DEFAULT_IMAGE = "dlrover-nb:0.2.0"
 STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
 DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
 _OPERATORS = ("", DLROVER, AUTO, NONE)
