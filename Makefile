@@ -186,7 +186,7 @@ wheel: $(STAMP)dev  ## the wheel in dist/: for any Python 3 from 3.11 on
 # Apart from .venv, as for the constraints. The wheel is built from the sdist, so that nothing is missing there.
 RELEASE := build/release
 .PHONY: release
-release:  ## sdist and wheel in dist/, as `twine check` wants them; REPOSITORY in setup.py says where the sources are
+release: | $(BIN)/python  ## sdist and wheel in dist/, as `twine check` wants them; REPOSITORY in setup.py says where the sources are
 	@test -x $(RELEASE)/bin/twine || { $(BIN)/python -m venv $(RELEASE) && \
 	  $(RELEASE)/bin/python -m pip install --quiet build twine; }
 	rm -rf dist && $(RELEASE)/bin/python -m build --outdir dist . && $(RELEASE)/bin/twine check --strict dist/*
