@@ -80,6 +80,11 @@ def test_a_group_given_in_part_keeps_the_other_defaults() -> None:
     assert spec.model == ModelSpec(learning_rate=0.001, hidden=(64,))
 
 
+def test_a_tuple_of_python_is_the_same_as_a_list() -> None:
+    lists, tuples = ({"name": "ads", "bounds": {"worker_cpus": kind((0.5, 1))}} for kind in (list, tuple))
+    assert job_from(tuples) == job_from(lists)
+
+
 def test_pins_budget_deadline_and_quota_are_read() -> None:
     spec = parse_job(
         "name: x\n"
