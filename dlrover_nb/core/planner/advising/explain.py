@@ -109,8 +109,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
         return ()
     axes = axes_of(plans)
     away = np.linalg.norm(np.log(axes / axes_of([plan])), axis=1)
-    here = analysis.completion.predict(axes)
-    predicted = here if here.host is None else here.times(1 / here.host)  # as the samples: without other load
+    predicted = analysis.completion.predict(axes).without_host  # as the samples: without other load
     windows_of = list(groups.values())
     return tuple(
         Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), predicted[i])
