@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Orders = tuple[Instruction, ...]
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
 
 
 class DecisionHandler:
@@ -242,15 +244,16 @@ class DecisionHandler:
         self, decision: Decision, plan: ResourcePlan, status: ProposalStatus, at_s: float
     ) -> Orders:
         before = self._rollouts.running
-        name = decision.proposal if decision.verdict is not Verdict.SCALE else None
+        answered = None if decision.verdict is Verdict.SCALE else self._book.find(decision.proposal)
+        is_accepted = status is ProposalStatus.ACCEPTED
         rollout = Rollout(
             decision=decision.id,
             before=before,
             target=plan,
-            proposal=name,
-            predicted=self._analyst.predict(plan),
+            proposal=None if answered is None else answered.id,
+            predicted=self._prediction_seen(plan, answered),
             before_samples_per_s=self._measured.samples_per_s(before),
-            kind=self._book.find(name).kind if status is ProposalStatus.ACCEPTED else None,
+            kind=answered.kind if answered is not None and is_accepted else None,
         )
         self._warn_of_memory(plan, at_s)
         self._state.queued(None)
@@ -270,6 +273,17 @@ class DecisionHandler:
 
     def _change_pins(self, decision: Decision, at_s: float) -> Orders:
         assert decision.pins is not None
+    def _prediction_seen(self, plan: ResourcePlan, answered: Proposal | None) -> Prediction | None:
+        """Return the prediction of a plan that its decider saw, by which it is scored.
+
+        That of a proposed plan stands in its proposal, however old it is; that of any other plan is what a
+        what-if answers now.
+        """
+        if answered is not None and answered.candidate.plan == plan:
+            return answered.candidate.prediction
+        shown = self._analyst.published
+        return None if shown is None else shown.predict(plan)
+
         self._state.pin(decision.pins)
         self._protection.request_advice()
         self._analyst.observe(self._rollouts.target, at_s)

@@ -242,11 +242,11 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
     if not snapshot.outcomes or snapshot.outcomes[-1].plan != snapshot.target:
         return None
     outcome = snapshot.outcomes[-1]
-    before, promised = outcome.before_samples_per_s, outcome.predicted
-    if not before or promised is None:
+    before, predicted = outcome.before_samples_per_s, outcome.predicted
+    if not before or predicted is None:
         return None
-    reached, wanted = outcome.measured_samples_per_s / before, promised.samples_per_s / before
-    if outcome.inside_band:
+    reached, wanted = outcome.measured_samples_per_s / before, predicted.samples_per_s / before
+    if outcome.inside_band and not outcome.has_host_changed:
         words = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
         return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
     side = "Slower" if reached < wanted else "Faster"
@@ -266,6 +266,10 @@ def _next(snapshot: JobSnapshot) -> str:
 
 
 def _nothing_to_do(snapshot: JobSnapshot) -> Lead:
+    if outcome.inside_band:
+        words = f"{moves.factor(reached)} times as fast as before instead of {moves.factor(wanted)}, "
+        words += "but only because other work on the host changed."
+        return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
     if snapshot.mode is Mode.MANUAL:
         return Lead("Manual mode: you decide, and nothing is proposed.")
     front = snapshot.front

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"
 
 
+WHICH_PREDICTION = (
+    "Predicted: as the decision saw it, when the plan was proposed or, of another plan, when it was decided."
+)
 def plans_view(snapshot: JobSnapshot) -> View:
     """Return what is proposed, the alternatives, and the outcomes of earlier proposals."""
     blocks: list[Block] = [
@@ -308,7 +311,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     if any(host_cell(o) != units.MISSING for o in outcomes):  # of most jobs it would only take the room
         head = (*head, "host gave")
         rows = tuple((*row, host_cell(o)) for row, o in zip(rows, outcomes, strict=True))
-    return Table("Predicted and measured (samples/s)", head, rows)
+    return Table("Predicted and measured (samples/s)", head, rows, WHICH_PREDICTION)
 
 
 def host_cell(o: Outcome) -> str:
@@ -333,6 +336,10 @@ def _outcome_row(o: Outcome) -> tuple[str, ...]:
     )
 
 
+    if any(o.has_host_changed for o in outcomes):
+        head = (*head, "measured, with the host as predicted")
+        alike = (units.number(o.comparable_samples_per_s) for o in outcomes)
+        rows = tuple((*row, cell) for row, cell in zip(rows, alike, strict=True))
 def decision_view(
     decision: Decision, snapshot: JobSnapshot, change: tuple[tuple[str, str], ...] = ()
 ) -> View:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SHORT = re.compile(r"(\d+)w x ([\d.]+) \+ (\d+)p x ([\d.]+)")
 ROLES, MEMORY = ("worker", "ps"), ("used", "limit", "full", "before", "after")
-MEASURED = ("reached", "promised", "off", "n_window", "host", "before")
+MEASURED = ("reached", "promised", "off", "n_window", "host", "host_then", "alike", "before")
 CHANCE = 0.9  # of all bands, and wanted of a deadline
 
 
@@ -330,12 +330,13 @@ class Recount:
 
     def measured(self, name: str, *, is_last: bool) -> float:
         o = self.s.outcomes[-1] if is_last else self.outcome
-        reached = o.measured_samples_per_s / (1 - o.host_share)
-        promised = o.predicted.samples_per_s / o.predicted.host
+        alike = o.measured_samples_per_s / (1 - o.host_share) * o.predicted.host
         return {
-            "reached": reached,
-            "promised": promised,
-            "off": reached / promised - 1,
+            "reached": o.measured_samples_per_s,
+            "promised": o.predicted.samples_per_s,
+            "off": alike / o.predicted.samples_per_s - 1,
+            "alike": alike,
+            "host_then": 1 - o.predicted.host,
             "n_window": o.n_sample,
             "host": o.host_share,
             "before": o.before_samples_per_s,
