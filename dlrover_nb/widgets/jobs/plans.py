@@ -120,10 +120,19 @@ def gain_facts(
         *((("because", new.reason),) if new.reason else ()),
     )
 
+        *_refused_before(proposal),
 
 def deadline_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[str, str], ...]:
     """Return how probable a plan meets the deadline, and its margin; nothing without a deadline."""
     if new.in_time is None or new.margin_s is None:
+def _refused_before(proposal: Proposal) -> tuple[tuple[str, str], ...]:
+    """Return who refused the plan before, and when; what has changed since stands in the reason."""
+    if proposal.returned is None:
+        return ()
+    refusal = proposal.returned.refusal
+    return (("refused before", f"{refusal.by} {refusal.did} it, {units.clock(refusal.at_s)}"),)
+
+
         return ()
     before = "" if old is None or old.in_time is None else f"{percent(old.in_time)} to "
     return (("by the deadline", f"{before}{percent(new.in_time)} probable, {margin_words(new.margin_s)}"),)

@@ -64,6 +64,20 @@ class Recount:
 
     # predictions
 
+    @property
+    def refusal(self):
+        """The rejection that the present proposal came back from."""
+        ids = [
+            p.id
+            for p in self.s.proposals
+            if p.status is ProposalStatus.REJECTED and _axes(p.candidate.plan) == _axes(self.e.plan)
+        ]
+        return next(d for d in reversed(self.s.decisions) if d.proposal in ids and d.verdict == "reject")
+
+    @property
+    def refused(self):
+        return next(p for p in self.s.proposals if p.id == self.refusal.proposal).candidate
+
     def predicted(self, plan: ResourcePlan) -> Prediction:
         assert self.analysis is not None
         return self.analysis.predict(plan)
@@ -214,6 +228,11 @@ class Recount:
             "host": self.host,
             **{f"{role}_{name}": partial(self.memory, role, name) for role in ROLES for name in MEMORY},
         }
+            "proposed_speed": lambda: self.p.candidate.prediction.samples_per_s,
+            "refused": lambda: self.ago(self.refusal.at_s),
+            "then": lambda: self.refused.prediction.without_host.samples_per_s,
+            "again": lambda: self.p.candidate.prediction.without_host.samples_per_s,
+            "n_more": lambda: self.p.returned.n_plan - self.p.returned.refusal.n_plan,
 
     def chance(self, plan: ResourcePlan, side: str) -> float:
         if self.is_open:

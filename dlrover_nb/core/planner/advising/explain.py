@@ -146,10 +146,10 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
 
 
 def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
-    """Whether a plan was rejected, and its prediction is still the same."""
+    """Whether a plan was rejected, and its prediction is no better since."""
     speed, most = candidate.prediction.without_host.samples_per_s, grounds.settings.material_change
     return any(
-        axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
+        axes_key(plan) == axes_key(candidate.plan) and not speed / then - 1 > most
         for plan, then in grounds.rejected_plans.items()
     )
 

@@ -68,6 +68,47 @@ class BreakEven:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """That a user rejected a plan or undid it, and the evidence at that moment.
+
+    Parameters
+    ----------
+    by, at_s, did
+        Who did it, when, and what: ``rejected`` or ``undid``.
+    samples_per_s
+        Throughput predicted of the plan on a host without other load.
+    n_plan
+        How many plans were measured.
+    """
+
+    by: str
+    at_s: float
+    did: str
+    samples_per_s: float
+    n_plan: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Why a plan is proposed again that a user refused: the evidence now, as in `Refusal`."""
+
+    refusal: Refusal
+    samples_per_s: float
+    n_plan: int
+
+    @property
+    def words(self) -> str:
+        """What has changed since, as a sentence."""
+        was, n = self.refusal, self.n_plan - self.refusal.n_plan
+        longer = "the same plans were measured for longer"
+        measured = f"{n} more plan{'s' * (n != 1)} ran" if n > 0 else longer
+        return (
+            f"{was.by} {was.did} this plan before, when we predicted {was.samples_per_s:,.0f} samples/s; "
+            f"since then {measured}, and we predict {self.samples_per_s:,.0f}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan proposed to the user; `id` (``p1``, ``p2``, …) is unique in its job."""
 
@@ -82,6 +123,7 @@ class Proposal:
     closed_at_s: float | None = None
     note: str = ""
     flip: BreakEven | None = None  # None: no plausible change would alter the recommendation
+    returned: Returned | None = None  # None: it was not refused before
 
 
 class Verdict(StrEnum):

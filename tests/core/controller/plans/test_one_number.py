@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dlrover_nb.core.structs.decisions.decisions import Outcome, Verdict
+from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalKind, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -134,3 +135,85 @@ def test_a_proposal_says_the_same_of_a_plan_as_a_what_if_at_that_moment(make_job
         job.decide(Verdict.ACCEPT, proposal=proposal.id)
         job.apply(proposal.candidate.plan)
     assert n_seen > 1
+
+
+# what was refused
+
+
+def two_plans(make_job, **fields):
+    return make_job(bounds=replace(BOUNDS, max_workers=2), **fields)
+
+
+def refused(job) -> ResourcePlan:
+    job.train(30)
+    plan = job.open.candidate.plan
+    job.decide(Verdict.REJECT, proposal=job.open.id, why="too dear")
+    return plan
+
+
+def scaled(job, factor: float) -> None:
+    before = job.speed
+    job.speed = lambda plan: factor * before(plan)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_rejected_plan_stays_away_while_nothing_speaks_for_it(make_job, factor):
+    job = two_plans(make_job)
+    plan = refused(job)
+    scaled(job, factor)
+    job.train(LATE_S)
+    assert [p.candidate.plan for p in job.view.proposals].count(plan) == 1
+
+
+def test_a_rejected_plan_comes_back_by_better_evidence_and_says_by_which(make_job):
+    job = two_plans(make_job)
+    plan = refused(job)
+    first = job.view.proposals[0]
+    scaled(job, 1.6)
+    job.train(LATE_S)
+    again = job.open
+    assert again.candidate.plan == plan
+    was = again.returned.refusal
+    assert (was.by, was.did, was.at_s) == ("ada", "rejected", job.view.decisions[0].at_s)
+    assert was.samples_per_s == first.candidate.prediction.samples_per_s
+    assert again.returned.samples_per_s == again.candidate.prediction.samples_per_s > 1.2 * was.samples_per_s
+    assert again.why.endswith(again.returned.words)
+    for said in ("ada rejected this plan before", f"{was.samples_per_s:,.0f}", "for longer"):
+        assert said in again.why
+    assert first.returned is None
+
+
+def test_a_plan_that_was_rejected_and_then_decided_for_is_rejected_no_longer(make_job):
+    job = two_plans(make_job)
+    plan = refused(job)
+    start = job.plan
+    job.decide(Verdict.SCALE, plan=plan)
+    job.apply(plan)
+    job.train(30)
+    job.decide(Verdict.SCALE, plan=start)
+    job.apply(start)
+    job.train(60)
+    opened = job.open
+    assert opened is not None
+    assert (opened.candidate.plan, opened.returned) == (plan, None)
+
+
+def test_an_undone_plan_comes_back_by_better_evidence_alone(make_job):
+    job = two_plans(make_job, speed=lambda plan: 10_000.0 * plan.worker.count**0.5)
+    job.train(30)
+    plan = job.open.candidate.plan
+    job.decide(Verdict.ACCEPT, proposal=job.open.id)
+    job.apply(plan)
+    job.train(40)
+    back = job.view.undo
+    job.decide(Verdict.SCALE, plan=back.plan, undoes=back.undoes)
+    job.apply(back.plan)
+    job.train(LATE_S)
+    assert [p.candidate.plan for p in job.view.proposals].count(plan) == 1
+    scaled(job, 1.6)
+    job.train(LATE_S)
+    again = job.open
+    assert again.candidate.plan == plan
+    assert again.returned.refusal.did == "undid"
+    assert again.status is ProposalStatus.PENDING
+    assert again.kind is ProposalKind.IMPROVE
