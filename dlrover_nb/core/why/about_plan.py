@@ -195,17 +195,19 @@ def _in_time(c: Candidate, b: Candidate) -> Iterator[Sentence]:
 
 
 def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
+    if x.is_open and x.snapshot.memory_needs:
+        yield say("“{need}”.", Quote("need", x.snapshot.memory_needs[0]))
     for change in diff(b.plan, c.plan).changes:
         role, name = change.role, _ROLE_WORDS[change.role]
         line = next((line for line in x.snapshot.memory if line.role is role), None)
-        if x.is_open and line is not None and line.oom_probability is not None:
+        if x.is_open and line is not None and (line.oom_probability or 0.0) >= LEAST_RISK:
             yield say(
                 f"A {name} uses {{{role}_used}} of {{{role}_limit}}; the chance that it needs more before "
                 "the "
                 f"end is {{{role}_full}}.",
                 Value(f"{role}_used", line.now_mib, Unit.MIB),
                 Value(f"{role}_limit", float(line.limit_mib), Unit.MIB),
-                Value(f"{role}_full", line.oom_probability, Unit.CHANCE),
+                Value(f"{role}_full", line.oom_probability or 0.0, Unit.CHANCE),
             )  # fmt: skip
         yield say(
             f"It gives each {name} {{{role}_after}} instead of {{{role}_before}}.",
