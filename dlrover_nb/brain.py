@@ -13,7 +13,7 @@ from argparse import ArgumentTypeError
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.magics.parser import number, one_of
@@ -121,11 +121,12 @@ def _run(brain: Brain, name: str) -> Note:
     log = logging.getLogger("dlrover_nb")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    tell("")  # from here on the log says it
     stop = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        brain.run(stop)
+        with until_ready() as ready:
+            ready()  # from here on the log says it
+            brain.run(stop)
     except KeyboardInterrupt:
         brain.resign()
     finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from dlrover_nb.api.views.job_views import Note, StatusView
 from dlrover_nb.brain import BRAIN
-from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.client.cluster import NamesItself
 from dlrover_nb.core.client.until import Until, is_reached
 from dlrover_nb.core.connect import connect, remembered
@@ -138,7 +138,9 @@ def _run(words: Sequence[str], commands: Commands) -> ExitCode:
         return ExitCode.DONE
     if not isinstance(shown, JobSnapshot):  # else the verb has printed it already
         result = cast("Result", shown)
-        if text := printed(result, as_json=call.as_json, width=width_of(sys.stdout)):
+        with commands.waiting("the result"):  # some results are read where they are shown
+            text = printed(result, as_json=call.as_json, width=width_of(sys.stdout))
+        if text:
             sys.stdout.write(f"{text}\n")
         else:  # no rows for a program; a person reads why
             sys.stderr.write(f"{view_in_shell_words(result.view()).text()}\n")
@@ -166,8 +168,9 @@ def _watch(commands: Commands, *, job: str | None, as_json: bool) -> JobSnapshot
     from dlrover_nb.watch import follow, watch  # noqa: PLC0415 - no other verb draws
 
     handle = commands.job(job).handle
-    tell("")  # from here on the drawing says it
-    return follow(handle, sys.stdout) if as_json else watch(handle)
+    with until_ready() as ready:
+        ready()  # from here on the drawing says it
+        return follow(handle, sys.stdout) if as_json else watch(handle)
 
 
 def _say(line: str) -> None:

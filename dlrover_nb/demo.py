@@ -17,7 +17,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
@@ -81,17 +81,22 @@ def run_demo(out: Path, console: Console) -> JobSnapshot:
         console.width = max(console.width, LEAST_WIDTH)
     console.print("starting a local Ray on this machine (about ten seconds) ...")
     cluster = connect("ray")
-    tell("")  # from here on the drawing says it
     console.print(cluster.description)
-    try:
-        job = cluster.submit(demo_job())
-        snapshot = _Watch(job, console).until_end()
-        _conclude(console, job, snapshot, out)
-        if snapshot.phase is JobPhase.FAILED:
-            raise JobFailedError(f"the demo's job failed: {snapshot.message or 'its logs may tell why'}")
-        return snapshot
-    finally:
-        _leave(cluster, console)
+    with until_ready() as ready:
+        ready()  # from here on the drawing says it
+        try:
+            return _demonstrated(cluster, console, out)
+        finally:
+            _leave(cluster, console)
+
+
+def _demonstrated(cluster: Cluster, console: Console, out: Path) -> JobSnapshot:
+    job = cluster.submit(demo_job())
+    snapshot = _Watch(job, console).until_end()
+    _conclude(console, job, snapshot, out)
+    if snapshot.phase is JobPhase.FAILED:
+        raise JobFailedError(f"the demo's job failed: {snapshot.message or 'its logs may tell why'}")
+    return snapshot
 
 
 def _leave(cluster: Cluster, console: Console) -> None:

@@ -8,7 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.waits import tell
+from dlrover_nb.core.basics.waits import tell, until_ready
 from dlrover_nb.core.disk.paths import Xdg, user_folder
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole, Grant
@@ -55,16 +55,18 @@ def _serve(
     if link:
         return _link(settings, open_page=open_page)
     handler = set_up(log_format)
-    tell("")  # from here on the log says it
 
-    def ready(server: DashboardServer) -> None:
+    def said(server: DashboardServer) -> None:
+        is_ready()
         sys.stderr.write(f"{_said(server, sys.stderr)}; Ctrl-C ends it\n")
         sys.stderr.flush()
         if open_page:
             _open(server.url, None if server.own is None else redirecting_file(server.port))
 
     try:
-        run(settings, ready, until_eof=until_eof)
+        with until_ready() as is_ready:
+            tell("the dashboard to start")
+            run(settings, said, until_eof=until_eof)
     finally:
         handler.flush()
     return Note("Dashboard", "the dashboard has ended; jobs go on")

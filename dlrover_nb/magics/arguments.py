@@ -17,7 +17,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.parser import HelpFormatter, Parser
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
 from dlrover_nb.magics.verbs import VERBS
-from dlrover_nb.magics.verbs.spelling import OF_EVERY_VERB, chosen, spelled_words
+from dlrover_nb.magics.verbs.spelling import OF_EVERY_VERB, WORDS, chosen, spelled_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +90,18 @@ class Grammar:
         call = self.verbs[name].call(_parsed(self.parser_of(name), rest))
         return replace(call, hint=self._hint(name, call.values))
 
+    def _check_here(self, word: str, rest: Sequence[str]) -> None:
+        """Refuse a form of a word that only the command line has: a job has its name by chance at most."""
+        behind = {form.behind for form in WORDS[word] if form.behind and form.verb not in self.verbs}
+        if rest and rest[0] in behind:
+            typed = f"{word} {rest[0]}"
+            raise InvalidValueError(
+                f"`{typed}` works in a terminal, not here; type dlrover-nb {typed} there, "
+                f"or !dlrover-nb {typed} in a cell"
+            )
+
     def _parsed_word(self, word: str, rest: Sequence[str], *, has_cell: bool) -> Call:
+        self._check_here(word, rest)
         *others, last = chosen(self.words[word], rest, has_cell=has_cell)
         rest = rest[1:] if last.is_behind(rest) else rest
         for each in others:

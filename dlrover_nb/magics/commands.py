@@ -114,8 +114,12 @@ class Commands:
             )
         if call.cluster is not None:
             self.address, self._is_of_call = call.cluster, True
-        with shown_waits(f"the answer to {verb.name}", self._line):
+        with self.waiting(f"the answer to {verb.name}"):
             return verb.handler(self, **values)
+
+    def waiting(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Show what the block waits for, once that takes long."""
+        return shown_waits(what, self._line)
 
     # the cluster
 

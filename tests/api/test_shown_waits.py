@@ -11,7 +11,7 @@ from support.waiting import until
 from dlrover_nb.api.job import Job
 from dlrover_nb.api.views import shown_waits as waiting
 from dlrover_nb.api.views.shown_waits import shown_waits
-from dlrover_nb.core.basics.waits import is_heard, tell
+from dlrover_nb.core.basics.waits import is_heard, tell, until_ready
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.widgets.live.browser.poller import Poller
@@ -22,7 +22,7 @@ class Drawn:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.is_open = False
+        self.is_open, self.n_closed = False, 0
 
     def show(self, text: str, waited_s: float) -> None:
         assert waited_s > 0
@@ -30,7 +30,7 @@ class Drawn:
         self.is_open = True
 
     def close(self) -> None:
-        self.is_open = False
+        self.is_open, self.n_closed = False, self.n_closed + 1
 
     def has(self, text: str) -> bool:
         return any(text in shown for shown in self.texts)
@@ -105,3 +105,25 @@ def test_a_wait_for_a_job_shows_its_progress(drawn: Drawn) -> None:
     link.on_snapshot = go_on
     with shown_waits("the answer to wait", lambda: drawn):
         assert job.wait().phase is JobPhase.SUCCEEDED
+
+
+def test_a_program_that_serves_shows_no_waits_from_then_on(drawn: Drawn) -> None:
+    with shown_waits("the answer to server", lambda: drawn), until_ready() as ready:
+        tell("the dashboard to start")
+        until(lambda: drawn.has("Waiting for the dashboard to start"))
+        ready()
+        until(lambda: not drawn.is_open)
+        tell("Ray to answer")
+        with shown_waits("the jobs", pytest.fail):
+            tell("the masters")
+        n_shown, n_closed = len(drawn.texts), drawn.n_closed
+        until(lambda: drawn.n_closed > n_closed + 3)  # so often it was drawn anew, with nothing
+        assert len(drawn.texts) == n_shown
+    assert not any("Ray" in text or "jobs" in text or "masters" in text for text in drawn.texts)
+
+
+def test_a_block_that_becomes_ready_without_a_line_is_no_fault() -> None:
+    with until_ready() as ready:
+        tell("Ray to load")
+        ready()
+    assert not is_heard()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -386,6 +387,20 @@ def test_a_mistake_shows_no_traceback(magic: Magic, capsys: pytest.CaptureFixtur
     assert isinstance(result.error_in_exec, UsageError)
     told = "".join(capsys.readouterr())
     assert told.strip() == "UsageError: unknown verb 'stauts'; did you mean show?; see %dlrover help"
+
+
+@for_each("verb", ["tokens", "users", "mcp", "brain"])
+def test_what_the_command_line_alone_serves_is_no_job_of_that_name(magic: Magic, verb: str) -> None:
+    said = magic.refused(f"server {verb} list")
+    assert said.startswith(f"`server {verb}` works in a terminal, not here; type dlrover-nb server {verb}")
+
+
+def test_a_semicolon_hides_the_output_and_takes_no_result_away(magic: Magic) -> None:
+    run = partial(magic.shell.run_cell, store_history=True)
+    assert run("%dlrover jobs;").result is None
+    assert isinstance(run("%dlrover jobs").result, JobsView)
+    run("listed = %dlrover jobs;")
+    assert isinstance(magic.shell.user_ns["listed"], JobsView)
 
 
 def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:

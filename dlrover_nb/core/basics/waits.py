@@ -31,6 +31,27 @@ def is_heard() -> bool:
 
 
 @contextmanager
+def until_ready() -> Iterator[Callable[[], None]]:
+    """Show what is waited for within the block until the function that it gives is called, and no more then.
+
+    A program that serves or draws waits all the time, for others: that is its work, and its log's to say.
+    """
+    outer, ended = _listener.get(), list[bool]()
+
+    def ready() -> None:
+        ended.append(True)
+        if outer is not None:
+            outer("")
+
+    def relay(what: str) -> None:
+        if outer is not None and not ended:
+            outer(what)
+
+    with listening(relay):
+        yield ready
+
+
+@contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
     """Call `listener` with what is waited for within the block."""
     token = _listener.set(listener)

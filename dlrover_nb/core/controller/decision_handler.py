@@ -15,13 +15,18 @@ from dlrover_nb.core import pricing
 from dlrover_nb.core.controller.auto_policy import COOL_DOWN, over_budget
 from dlrover_nb.core.controller.checks import DecisionContext, check_decision
 from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
-from dlrover_nb.core.controller.plans.book import NEVER_AGAIN
 from dlrover_nb.core.controller.plans.rollouts import Rollout
 from dlrover_nb.core.controller.state.record_lists import append, next_id
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.policies.stages import protect_why
 from dlrover_nb.core.planner.protect import Frame, protected
-from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalKind, ProposalStatus, Verdict
+from dlrover_nb.core.structs.decisions.decisions import (
+    Decision,
+    ProposalKind,
+    ProposalStatus,
+    Refusal,
+    Verdict,
+)
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import Instruction, Remember
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.state.job_state import JobState
     from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.controller.state.undo_log import UndoLog
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
+    from dlrover_nb.core.structs.decisions.decisions import Proposal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 logger = logging.getLogger(__name__)
@@ -204,7 +211,7 @@ class DecisionHandler:
                 assert decision.plan is not None
                 self._advisor.allow_experiments()
                 if decision.undoes:
-                    self._reject_undone(self._rollouts.target, decision.plan)
+                    self._reject_undone(decision, self._rollouts.target, decision.plan)
                 return self._change_plan(decision, decision.plan, ProposalStatus.OVERRIDDEN, at_s)
             case Verdict.MITIGATE:
                 raise AssertionError(decision)  # it changes no plan: `_act`
@@ -217,46 +224,65 @@ class DecisionHandler:
         if proposal.kind is ProposalKind.PROTECT:  # is proposed again when the need has grown
             self._protection.declined(plan)
         else:
-            self._book.reject_plan(plan, proposal.candidate.prediction.without_host.samples_per_s)
+            self._book.reject_plan(plan, self._refusal(decision, "rejected", proposal.candidate.prediction))
         if axes_key(plan) == axes_key(self._rollouts.target):
             self._protection.keep(self._rollouts.target, plan)
         note = f"{decision.by}{decision.why and ': ' + decision.why}"
         return (self._book.move(proposal.id, ProposalStatus.REJECTED, at_s, note),)
 
-    def _reject_undone(self, plan: ResourcePlan, back: ResourcePlan) -> None:
+    def _refusal(self, decision: Decision, did: str, prediction: Prediction | None) -> Refusal | None:
+        """Return that a plan is refused, with the evidence now; None where nothing is predicted of it."""
+        if prediction is None:
+            return None
+        speed, shown = prediction.without_host.samples_per_s, self._analyst.published
+        n_plan = 0 if shown is None else shown.model.report_.n_plan
+        return Refusal(decision.by, decision.at_s, did, speed, n_plan)
+
+    def _reject_undone(self, decision: Decision, plan: ResourcePlan, back: ResourcePlan) -> None:
         """Do not propose an undone plan again at once; the one returned to may be proposed again.
 
-        The plan is rejected until its prediction has changed materially, and permanently where it has none.
+        The plan is rejected until its prediction is materially better, and permanently where it has none.
         Its memory is not proposed again until the need has grown.
         """
-        prediction = self._analyst.predict(plan)
         if axes_key(plan) != axes_key(back):
-            speed = NEVER_AGAIN if prediction is None else prediction.without_host.samples_per_s
-            self._book.reject_plan(plan, speed)
+            prediction = self._analyst.predict(plan)
+            self._book.reject_plan(plan, self._refusal(decision, "undid", prediction))
         if any(plan.role(role).memory_mib > back.role(role).memory_mib for role in Role):
             self._protection.declined(plan)
         self._protection.keep(back, plan)
-        self._book.allow_plan(back)
 
     def _change_plan(
         self, decision: Decision, plan: ResourcePlan, status: ProposalStatus, at_s: float
     ) -> Orders:
         before = self._rollouts.running
-        name = decision.proposal if decision.verdict is not Verdict.SCALE else None
+        answered = None if decision.verdict is Verdict.SCALE else self._book.find(decision.proposal)
+        is_accepted = status is ProposalStatus.ACCEPTED
         rollout = Rollout(
             decision=decision.id,
             before=before,
             target=plan,
-            proposal=name,
-            predicted=self._analyst.predict(plan),
+            proposal=None if answered is None else answered.id,
+            predicted=self._prediction_seen(plan, answered),
             before_samples_per_s=self._measured.samples_per_s(before),
-            kind=self._book.find(name).kind if status is ProposalStatus.ACCEPTED else None,
+            kind=answered.kind if answered is not None and is_accepted else None,
         )
+        self._book.allow_plan(plan)
         self._warn_of_memory(plan, at_s)
         self._state.queued(None)
         did = f"undid {decision.undoes}" if decision.undoes else "set another plan"
         self._mitigations.give_way(at_s, f"{decision.by} {did}")
         return self._plans.order(rollout, status, at_s, by=decision.by, did=did)
+
+    def _prediction_seen(self, plan: ResourcePlan, answered: Proposal | None) -> Prediction | None:
+        """Return the prediction of a plan that its decider saw, by which it is scored.
+
+        That of a proposed plan stands in its proposal, however old it is; that of any other plan is what a
+        what-if answers now.
+        """
+        if answered is not None and answered.candidate.plan == plan:
+            return answered.candidate.prediction
+        shown = self._analyst.published
+        return None if shown is None else shown.predict(plan)
 
     def _change_mode(self, decision: Decision, at_s: float) -> Orders:
         assert decision.mode is not None

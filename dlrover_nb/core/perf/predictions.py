@@ -61,6 +61,11 @@ class Predictions:
         """Throughput of each plan on a host without other load."""
         return self.samples_per_s if self.host is None else self.samples_per_s / self.host
 
+    @property
+    def without_host(self) -> Predictions:
+        """The same on hosts without other load."""
+        return self if self.host is None else replace(self.times(1 / self.host), host=None)
+
     def surely_over(self, now: Prediction) -> Array:
         """Return `Prediction.surely_over` of each plan."""
         doubt = np.hypot(self.doubt_below, now.doubt_above)

@@ -114,7 +114,7 @@ class Analysis:
     @cached_property
     def curves(self) -> tuple[Curve, ...]:
         """Predicted throughput along each axis through the present plan."""
-        return tuple(_curve(self.situation, self.model, axis) for axis in range(len(AXES)))
+        return tuple(_curve(self.completion, axis) for axis in range(len(AXES)))
 
     def candidate(self, plan: ResourcePlan) -> Candidate:
         """Return everything about one plan."""
@@ -322,8 +322,12 @@ def analyse(situation: Situation, *, model: ThroughputModel | None = None) -> An
     )
 
 
-def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
-    """Predict along a line through the plan space: one axis varies, all else as now."""
+def _curve(completion: Completion, axis: int) -> Curve:
+    """Predict along a line through the plan space: one axis varies, all else as now.
+
+    As a what-if predicts these plans, but without other load on the host, as the measured ones beside it.
+    """
+    situation = completion.situation
     spec = situation.spec
     here = axes_of([situation.plan])[0]
     values = np.unique(np.array([*ladders(spec.bounds)[axis], here[axis]]))
@@ -335,7 +339,7 @@ def _curve(situation: Situation, model: ThroughputModel, axis: int) -> Curve:
         worker_memory_mib=situation.plan.worker.memory_mib,
         ps_memory_mib=situation.plan.ps.memory_mib,
     ) | (values == here[axis])
-    predictions = model.predict(rows[feasible], batch_sizes(spec, rows[feasible]))
+    predictions = completion.predict(rows[feasible]).without_host
     measured = axes_of([s.plan for s in situation.samples])
     others = np.delete(measured == here, axis, axis=1).all(axis=1)
     return Curve(

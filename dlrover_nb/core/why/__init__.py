@@ -2,6 +2,7 @@
 
 from dlrover_nb.core.why.catalogue import Question, question_of
 from dlrover_nb.core.why.replies import Reply, answers, reply_to
+from dlrover_nb.core.why.trials import tried
 from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "answers",
     "question_of",
     "reply_to",
+    "tried",
 ]

@@ -8,6 +8,7 @@ from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.why.catalogue import Question
+from dlrover_nb.core.why.trials import tried
 from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
 
 if TYPE_CHECKING:
@@ -49,7 +50,16 @@ def sure(x: Subject) -> Answer:
         Value("low", p.low, Unit.SPEED),
         Value("high", p.high, Unit.SPEED),
     )  # fmt: skip
-    return Answer(Question.SURE, (band, _evidence(x, c), *_host(c)))
+    return Answer(Question.SURE, (band, *_tried(x), _evidence(x, c), *_host(c)))
+
+
+def _tried(x: Subject) -> Iterator[Sentence]:
+    """Say what the plan gave when it ran; of a closed proposal its outcome says that."""
+    measured = tried(x.snapshot, x.explanation.plan)
+    if measured is None or not (x.is_open or x.proposal is None):
+        return
+    words = "It ran before and gave {tried}." if x.is_open else "It gives {tried} on average."
+    yield say(words, Value("tried", measured.samples_per_s, Unit.SPEED))
 
 
 def _evidence(x: Subject, c: Candidate) -> Sentence:

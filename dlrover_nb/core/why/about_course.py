@@ -94,28 +94,41 @@ def _history(x: Subject) -> Iterator[Sentence]:
 
 
 def _measured(o: Outcome) -> Iterator[Sentence]:
-    reached = Value("reached", o.plan_samples_per_s, Unit.SPEED)
-    n_window, promised = Value("n_window", o.n_sample, Unit.COUNT), o.promised
+    reached = Value("reached", o.measured_samples_per_s, Unit.SPEED)
+    n_window, predicted = Value("n_window", o.n_sample, Unit.COUNT), o.predicted
     before, last = "", tuple[Value, ...]()
     if o.before_samples_per_s is not None:
         before = "; the plan before it reached {before}"
         last = (Value("before", o.before_samples_per_s, Unit.SPEED),)
-    if promised is None:
+    if predicted is None:
         yield say("It reached {reached} in {n_window} windows; there was no prediction.", reached, n_window)
     else:
         side = "inside" if o.inside_band else "outside"
         yield say(
-            "We predicted {promised}, and it reached {reached} ({off}) in {n_window} windows, "
-            f"{side} the band{before}.",
-            Value("promised", promised.samples_per_s, Unit.SPEED),
+            "When it was decided we had predicted {promised}, and it reached {reached} in {n_window} "
+            f"windows{before}; that is {{off}} and {side} the band.",
+            Value("promised", predicted.samples_per_s, Unit.SPEED),
             reached,
             n_window,
-            Value("off", o.plan_samples_per_s / promised.samples_per_s - 1, Unit.CHANGE),
+            Value("off", o.comparable_samples_per_s / predicted.samples_per_s - 1, Unit.CHANGE),
             *last,
         )
-    if o.host_share > LEAST_HOST:
+    yield from _on_host(o)
+
+
+def _on_host(o: Outcome) -> Iterator[Sentence]:
+    """Say what other work on the host took meanwhile, and what is compared where it took another part."""
+    if o.has_host_changed and o.predicted is not None:
         yield say(
-            "Other work on the host took {host} of that time; neither number includes it.",
+            "Other work on the host took {host} of that time, and {host_then} when we predicted it; so we "
+            "compare with {alike}, the speed on the host as it was then.",
+            Value("host", o.host_share, Unit.SHARE),
+            Value("host_then", 1 - o.predicted.host, Unit.SHARE),
+            Value("alike", o.comparable_samples_per_s, Unit.SPEED),
+        )
+    elif o.host_share > LEAST_HOST:
+        yield say(
+            "Other work on the host took {host} of that time; both numbers include that.",
             Value("host", o.host_share, Unit.SHARE),
         )
 
@@ -150,14 +163,16 @@ def _others(x: Subject) -> Iterator[Sentence]:
     if not s.outcomes or not (x.is_open or x.proposal is None):
         return
     o = s.outcomes[-1]
-    reached = Value("last_reached", o.plan_samples_per_s, Unit.SPEED)
+    reached = Value("last_reached", o.measured_samples_per_s, Unit.SPEED)
     items = (Quote("last", o.decision), Quote("last_plan", o.plan.short), reached)
-    if o.promised is None:
+    if o.predicted is None:
         yield say("The latest measured change, {last} to {last_plan}, reached {last_reached}.", *items)
     else:
-        promised = Value("last_promised", o.promised.samples_per_s, Unit.SPEED)
+        promised = Value("last_promised", o.predicted.samples_per_s, Unit.SPEED)
+        alike = Value("last_alike", o.comparable_samples_per_s, Unit.SPEED)
+        host = " ({last_alike} with the host as it was then)" if o.has_host_changed else ""
         yield say(
             "The latest measured change, {last} to {last_plan}, reached {last_reached}; we had predicted "
-            "{last_promised}.",
-            *items, promised,
+            f"{{last_promised}}{host}.",
+            *items, promised, alike,
         )  # fmt: skip

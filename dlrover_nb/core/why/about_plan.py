@@ -34,6 +34,8 @@ _CLOSED = {
     ProposalStatus.FAILED: "it could not be applied",
 }
 _THEN = ("was predicted to reach", "the plan before it was predicted to reach")  # of a closed proposal
+LEAST_NEWS = 0.01  # of a speed: predictions that differ by less are the same to a reader
+LEAST_RISK = 0.05  # chance of a full node: a smaller one is no reason for more memory, a killed node is
 _ROLE_WORDS = {Role.WORKER: "worker", Role.PS: "PS"}
 
 
@@ -87,8 +89,35 @@ def why(x: Subject) -> Answer:
     c, b = x.explanation.candidate or p.candidate, x.explanation.baseline or p.baseline
     if p.kind is ProposalKind.PROTECT:
         return Answer(Question.WHY, tuple(_memory(x, p.baseline, c)))
-    sentences = (_speed(x, p, c, b), *_part(x, c, b), *_in_time(c, b))
+    sentences = (_speed(x, p, c, b), *_as_proposed(p, c), *_part(x, c, b), *_in_time(c, b), *_returned(x, p))
     return Answer(Question.WHY, sentences)
+
+
+def _as_proposed(p: Proposal, c: Candidate) -> Iterator[Sentence]:
+    """Say what was predicted when it was proposed, by which it is scored, where it is another number now."""
+    then, now = p.candidate.prediction.samples_per_s, c.prediction.samples_per_s
+    if abs(now / then - 1) > LEAST_NEWS:
+        yield say(
+            "When it was proposed we predicted {proposed_speed}; once it runs, it is measured against that.",
+            Value("proposed_speed", then, Unit.SPEED),
+        )
+
+
+def _returned(x: Subject, p: Proposal) -> Iterator[Sentence]:
+    """Say who refused the plan before, and what has changed since."""
+    if p.returned is None:
+        return
+    was, n_more = p.returned.refusal, p.returned.n_plan - p.returned.refusal.n_plan
+    after = "{n_more} more measured plans" if n_more > 0 else "measuring the same plans for longer"
+    yield say(
+        f"{{refuser}} {was.did} this plan {{refused}} ago, when we predicted {{then}}; it was proposed "
+        f"again, as we predicted {{again}} after {after}.",
+        Quote("refuser", was.by),
+        x.since("refused", was.at_s),
+        Value("then", was.samples_per_s, Unit.SPEED),
+        Value("again", p.returned.samples_per_s, Unit.SPEED),
+        Value("n_more", n_more, Unit.COUNT),
+    )
 
 
 def _host(x: Subject) -> Iterator[Sentence]:
@@ -166,17 +195,19 @@ def _in_time(c: Candidate, b: Candidate) -> Iterator[Sentence]:
 
 
 def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
+    if x.is_open and x.snapshot.memory_needs:
+        yield say("“{need}”.", Quote("need", x.snapshot.memory_needs[0]))
     for change in diff(b.plan, c.plan).changes:
         role, name = change.role, _ROLE_WORDS[change.role]
         line = next((line for line in x.snapshot.memory if line.role is role), None)
-        if x.is_open and line is not None and line.oom_probability is not None:
+        if x.is_open and line is not None and (line.oom_probability or 0.0) >= LEAST_RISK:
             yield say(
                 f"A {name} uses {{{role}_used}} of {{{role}_limit}}; the chance that it needs more before "
                 "the "
                 f"end is {{{role}_full}}.",
                 Value(f"{role}_used", line.now_mib, Unit.MIB),
                 Value(f"{role}_limit", float(line.limit_mib), Unit.MIB),
-                Value(f"{role}_full", line.oom_probability, Unit.CHANCE),
+                Value(f"{role}_full", line.oom_probability or 0.0, Unit.CHANCE),
             )  # fmt: skip
         yield say(
             f"It gives each {name} {{{role}_after}} instead of {{{role}_before}}.",

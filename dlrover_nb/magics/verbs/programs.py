@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views.job_views import Note, Shown
+from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.people import ANY, AccessRole
@@ -102,7 +103,9 @@ def mcp(commands: Commands) -> None:
 
     tools = AgentTools(connected, local_person(user_name()), SystemClock().now_s, url=None, rules=NO_RULES)
     try:
-        server_of(tools).run()
+        with until_ready() as ready:
+            ready()  # it serves: what an agent's question waits for is no wait of this call
+            server_of(tools).run()
     finally:
         tools.close()
 

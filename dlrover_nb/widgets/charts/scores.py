@@ -29,7 +29,7 @@ N_TWIN_ROW = 24
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One applied plan with its prediction, both without other load on the host.
+    """One applied plan with its prediction as it was shown, and its speed with the host as predicted.
 
     `name` is its job or decision.
     """
@@ -73,9 +73,9 @@ def columns_of(outcomes: Sequence[tuple[str, Outcome]]) -> Columns:
     from dlrover_nb.core.history.runs.prediction_scores import score  # noqa: PLC0415 - it imports the database's client
 
     dots = tuple(
-        Dot(name, o.plan.short, o.promised, o.plan_samples_per_s)
+        Dot(name, o.plan.short, o.predicted, o.comparable_samples_per_s)
         for name, o in outcomes
-        if o.promised is not None
+        if o.predicted is not None
     )
     words = score_words(score([o for _, o in outcomes])) if outcomes else "No applied plan was measured yet."
     return Columns(dots, len(outcomes), words)

@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.summary import share_done
+from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Lead, Tone
 from dlrover_nb.widgets.jobs import moves
@@ -111,7 +112,7 @@ def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     match proposal.kind:
         case ProposalKind.PROTECT:
             lines = running_out(snapshot)
-            needed = _full_words(lines[0]) if lines else "Memory is short."
+            needed = _full_words(lines[0]) if lines else _short_words(snapshot)
             pause = _price_and_pause(proposal, snapshot)
             return Lead(f"{needed} {_sentence(change)}", pause, Tone.WARNING)
         case ProposalKind.EXPLORE:
@@ -126,6 +127,11 @@ def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
 def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     """Return the sentence of an open proposal above all that is known of it: without the line below."""
     return replace(proposed(proposal, snapshot), detail="")
+
+
+def _short_words(snapshot: JobSnapshot) -> str:
+    """Say why memory is needed where no forecast says when it is full: a node was killed for lack of it."""
+    return _sentence(snapshot.memory_needs[0]) if snapshot.memory_needs else "Memory is short."
 
 
 def _full_words(line: MemoryLine) -> str:
@@ -170,7 +176,18 @@ def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
     why = "A trial: it tells what such plans bring." if is_trial else proposal.candidate.reason
     waits = f"Auto mode waits: {proposal.note}." if proposal.note and snapshot.mode is Mode.AUTO else ""
     price = _price_and_pause(proposal, snapshot, with_price=is_trial)
-    return " ".join(filter(None, (why and _sentence(why), price, waits)))
+    known = (why and _sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
+    return " ".join(filter(None, (*known, price, waits)))
+
+
+def _tried_before(proposal: Proposal, snapshot: JobSnapshot) -> str:
+    """Return what the plan gave when it ran; nothing where it did not."""
+    measured = tried(snapshot, proposal.candidate.plan)
+    return "" if measured is None else f"It ran before and gave {units.rate(measured.samples_per_s)}."
+
+
+def _returned(proposal: Proposal) -> str:
+    return "" if proposal.returned is None else proposal.returned.words
 
 
 def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: bool = True) -> str:
@@ -242,12 +259,16 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
     if not snapshot.outcomes or snapshot.outcomes[-1].plan != snapshot.target:
         return None
     outcome = snapshot.outcomes[-1]
-    before, promised = outcome.before_samples_per_s, outcome.predicted
-    if not before or promised is None:
+    before, predicted = outcome.before_samples_per_s, outcome.predicted
+    if not before or predicted is None:
         return None
-    reached, wanted = outcome.measured_samples_per_s / before, promised.samples_per_s / before
-    if outcome.inside_band:
+    reached, wanted = outcome.measured_samples_per_s / before, predicted.samples_per_s / before
+    if outcome.inside_band and not outcome.has_host_changed:
         words = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
+        return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
+    if outcome.inside_band:
+        words = f"{moves.factor(reached)} times as fast as before instead of {moves.factor(wanted)}, "
+        words += "but only because other work on the host changed."
         return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
     side = "Slower" if reached < wanted else "Faster"
     words = f"{side} than predicted: {moves.factor(reached)} times as fast as before instead of "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.fit import Coefficient, FitReport
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
+TRIED = "tried before"
 # A fit changes with each measurement, and predictions with it: no number of a plan goes without its time.
 WHEN_PROPOSED, PREDICTED_NOW = "predicted when proposed", "predicted now"
+WHICH_PREDICTION = (
+    "Predicted: as the decision saw it, when the plan was proposed or, of another plan, when it was decided."
+)
 
 
 def plans_view(snapshot: JobSnapshot) -> View:
@@ -87,10 +92,27 @@ def proposal_facts(proposal: Proposal, snapshot: JobSnapshot) -> tuple[tuple[str
     if proposal.status is not ProposalStatus.PENDING:
         return facts
     facts = (*facts, *restart_facts(snapshot, proposal.candidate.plan))
+    measured = tried_facts(snapshot, proposal.candidate.plan)
     if now is None:
-        return facts
+        return with_tried(facts, snapshot, proposal.candidate.plan)
     words = f"{units.rate(now.prediction.samples_per_s)}, 90 % band {band_words(now.prediction)}"
-    return (*facts[:2], (PREDICTED_NOW, words), *facts[2:])
+    return (*facts[:2], (PREDICTED_NOW, words), *measured, *facts[2:])
+
+
+def with_tried(
+    facts: tuple[tuple[str, str], ...], snapshot: JobSnapshot, plan: ResourcePlan
+) -> tuple[tuple[str, str], ...]:
+    """Return the facts of a prediction with what the plan gave when it ran, behind its band."""
+    return (*facts[:2], *tried_facts(snapshot, plan), *facts[2:])
+
+
+def tried_facts(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str, str], ...]:
+    """Return what a plan gave when it ran; nothing where it did not."""
+    measured = tried(snapshot, plan)
+    if measured is None:
+        return ()
+    windows = units.counted(measured.n_window, "window")
+    return ((TRIED, f"it gave {units.rate(measured.samples_per_s)} on average of {windows}"),)
 
 
 def change_facts(proposal: Proposal, money: units.Currency) -> tuple[tuple[str, str], ...]:
@@ -98,8 +120,17 @@ def change_facts(proposal: Proposal, money: units.Currency) -> tuple[tuple[str, 
     return (
         *gain_facts(proposal.candidate, proposal.baseline, money, when=WHEN_PROPOSED),
         *((("what would change it", proposal.flip.words),) if proposal.flip else ()),
+        *_refused_before(proposal),
         *((("waits", proposal.note),) if proposal.note and proposal.status is ProposalStatus.PENDING else ()),
     )
+
+
+def _refused_before(proposal: Proposal) -> tuple[tuple[str, str], ...]:
+    """Return who refused the plan before, and when; what has changed since stands in the reason."""
+    if proposal.returned is None:
+        return ()
+    refusal = proposal.returned.refusal
+    return (("refused before", f"{refusal.by} {refusal.did} it, {units.clock(refusal.at_s)}"),)
 
 
 def gain_facts(
@@ -305,10 +336,14 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
         "decision", "plan", "before", "predicted", "90 % band", "measured", "error", "in band", "pause",
     )  # fmt: skip
     rows = tuple(map(_outcome_row, outcomes))
+    if any(o.has_host_changed for o in outcomes):
+        head = (*head, "measured, with the host as predicted")
+        alike = (units.number(o.comparable_samples_per_s) for o in outcomes)
+        rows = tuple((*row, cell) for row, cell in zip(rows, alike, strict=True))
     if any(host_cell(o) != units.MISSING for o in outcomes):  # of most jobs it would only take the room
         head = (*head, "host gave")
         rows = tuple((*row, host_cell(o)) for row, o in zip(rows, outcomes, strict=True))
-    return Table("Predicted and measured (samples/s)", head, rows)
+    return Table("Predicted and measured (samples/s)", head, rows, WHICH_PREDICTION)
 
 
 def host_cell(o: Outcome) -> str:

@@ -22,6 +22,7 @@ from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.jobs.plans import diff_table, none_open, proposal_facts, state_words, status_words
 from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, rate_words
+from dlrover_nb.widgets.oom import is_at_risk
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
@@ -334,7 +335,7 @@ def memory_clock(snapshot: JobSnapshot, link: Link) -> tuple[str, ...]:
         f"{'PS' if line.role is Role.PS else 'worker'} memory full in "
         f"{_countdown(line.full_in_s - link.age_s)}"
         for line in snapshot.memory
-        if line.full_in_s is not None
+        if line.full_in_s is not None and is_at_risk(line)
     )
 
 

@@ -1,8 +1,8 @@
 """One line that says what is waited for and since when: redrawn in place, or repeated at growing intervals.
 
 A terminal's line and a notebook's output are overwritten each time; of a pipe, a file or a log nothing can be
-taken back, so a line appears there after 5, 10, 20, 40, ... seconds. All of it goes beside the result: to
-standard error, or to an output of its own in the cell, which is emptied at the end.
+taken back, so a line appears there after 2, 4, 8, 16, ... seconds. All of it goes beside the result: to
+standard error, or to an output of its own in the cell, which is taken away at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dlrover_nb.widgets.blocks import escape
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-FIRST_S = 5.0  # of a piped line: a script's log says nothing of calls that take a moment
+FIRST_S = 2.0  # of a piped line: a script's log says nothing of calls that take a moment
 _ERASE = "\r\x1b[K"
 
 
@@ -87,19 +87,36 @@ class PlainLines:
 
 
 class NotebookLine:
-    """An output of the running cell, replaced each time and emptied at the end."""
+    """An output of the running cell, replaced each time and taken away at the end.
 
-    def __init__(self) -> None:
+    Jupyter cannot remove one output of several. Where this is the only one so far the cell is cleared, so
+    that a saved notebook has no empty output; else it is emptied.
+
+    Parameters
+    ----------
+    is_only
+        Whether the cell has no other output before the line ends.
+    """
+
+    def __init__(self, *, is_only: bool = False) -> None:
         self._shown: Any = None  # IPython's handle of the output: it carries no types
+        self._is_only = is_only
 
     def show(self, text: str, waited_s: float) -> None:  # noqa: ARG002 - drawn each time
         """Replace the output."""
         self._draw(text, f'<span style="font:13px system-ui,sans-serif">{escape(text)}</span>')
 
     def close(self) -> None:
-        """Empty the output: a saved notebook keeps results, not the waits for them."""
-        if self._shown is not None:
-            self._draw("", "")
+        """Take the output away: a saved notebook keeps results, not the waits for them."""
+        if self._shown is None:
+            return
+        if self._is_only:
+            from IPython.display import clear_output  # noqa: PLC0415 - as below
+
+            clear_output()
+        else:
+            self._shown.update({}, raw=True)
+        self._shown, self._is_only = None, False
 
     def _draw(self, text: str, html: str) -> None:
         from IPython.display import display  # noqa: PLC0415 - only a notebook draws here
@@ -117,12 +134,18 @@ def stream_line(stream: TextIO) -> WaitLine:
     return TerminalLine(stream) if can_redraw else PlainLines(stream)
 
 
-def session_line() -> WaitLine | None:
-    """Return the line of an interactive Python session; None for a program, whose output is its own."""
+def session_line(*, is_only: bool = False) -> WaitLine | None:
+    """Return the line of an interactive Python session; None for a program, whose output is its own.
+
+    Parameters
+    ----------
+    is_only
+        As of `NotebookLine`.
+    """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
         return None
     if getattr(shell, "kernel", None) is not None:
-        return NotebookLine()
+        return NotebookLine(is_only=is_only)
     return stream_line(sys.stderr) if sys.stderr.isatty() else None

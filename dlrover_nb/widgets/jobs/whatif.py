@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, block_html
-from dlrover_nb.widgets.jobs.plans import currency, gain_facts
+from dlrover_nb.widgets.jobs.plans import currency, gain_facts, with_tried
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.jobs.why import UNKNOWN, candidate_facts
 from dlrover_nb.widgets.theme import WARN
@@ -232,7 +232,8 @@ def _gain_blocks(new: Candidate | None, snapshot: JobSnapshot) -> tuple[Block, .
     money, old = currency(snapshot), snapshot.front.current if snapshot.front else None
     if old is None or old.plan == new.plan:
         return (*_doubt(new), Facts(candidate_facts(new, money)))
-    return (*_doubt(new), Facts((("plan", str(new.plan)), *gain_facts(new, old, money))))
+    facts = with_tried(gain_facts(new, old, money), snapshot, new.plan)
+    return (*_doubt(new), Facts((("plan", str(new.plan)), *facts)))
 
 
 def _doubt(new: Candidate) -> tuple[Block, ...]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import PHRASES
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST
-from dlrover_nb.core.why import answers
+from dlrover_nb.core.why import answers, tried
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, front
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
 from dlrover_nb.widgets.jobs.plans import (
     PREDICTED_NOW,
+    TRIED,
     WHEN_PROPOSED,
     band_words,
     budget_facts,
@@ -26,6 +27,8 @@ from dlrover_nb.widgets.jobs.plans import (
     deadline_facts,
     gain_facts,
     plans_table,
+    tried_facts,
+    with_tried,
 )
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.svg import svg_drawing
@@ -67,7 +70,7 @@ def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
     if e.bottleneck:
         blocks.append(Paragraph(e.bottleneck))
     if e.marginals:
-        blocks += marginal_blocks(e.marginals, money, ended=snapshot.phase.is_final)
+        blocks += marginal_blocks(e.marginals, money, snapshot)
     blocks += [*_probe_blocks(e), *parts_blocks(e.candidate, snapshot.fit)]
     if snapshot.began_from is not None:
         blocks.append(Paragraph(f"The job began from {snapshot.began_from}.", Tone.HINT))
@@ -97,7 +100,7 @@ def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
     when = _when(e, snapshot)
     facts = (
         ("plan", str(e.plan)),
-        *gain_facts(e.candidate, e.baseline, money, when=when),
+        *with_tried(gain_facts(e.candidate, e.baseline, money, when=when), snapshot, e.plan),
         *(restart_facts(snapshot, e.plan) if when == PREDICTED_NOW else ()),
         *_binding(e),
     )
@@ -114,7 +117,13 @@ def _when(e: Explanation, snapshot: JobSnapshot) -> str:
 def _as_it_runs(c: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
     """Return the prediction of the running plan, without reasons, and of an ended job without time left."""
     facts = candidate_facts(replace(c, reason=""), currency(snapshot))
+    facts = (*facts[:3], *_measured(snapshot, c.plan), *facts[3:])  # behind the band
     return facts if not snapshot.phase.is_final else tuple(f for f in facts if f[0] != FINISH)
+
+
+def _measured(snapshot: JobSnapshot, plan: ResourcePlan) -> tuple[tuple[str, str], ...]:
+    """Return what the plan that runs has given so far."""
+    return tuple(("measured", words.removeprefix("it gave ")) for _, words in tried_facts(snapshot, plan))
 
 
 def candidate_facts(
@@ -141,11 +150,27 @@ def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
 
 
 def marginal_blocks(
-    marginals: Sequence[Marginal], money: units.Currency, *, ended: bool = False
+    marginals: Sequence[Marginal], money: units.Currency, snapshot: JobSnapshot | None = None
 ) -> tuple[Block, ...]:
-    """Return the effect and cost of one step along each axis; none is possible in an ended job."""
-    refusal = () if ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
-    return (*refusal, _marginals_table(marginals, money))
+    """Return the effect and cost of one step along each axis, and of plans that ran what they gave.
+
+    Parameters
+    ----------
+    snapshot
+        Of the job; in an ended one no step is possible. None: nothing is known of it.
+    """
+    has_ended = snapshot is not None and snapshot.phase.is_final
+    refusal = () if has_ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
+    return (*refusal, _marginals_table(marginals, money, snapshot))
+
+
+def _tried(weighed: Sequence[Weighed], snapshot: JobSnapshot | None) -> tuple[tuple[str, ...], ...]:
+    """Return the head and the cells of a column of what plans gave when they ran; empty: none of them did."""
+    ran = [None if snapshot is None else tried(snapshot, w.plan) for w in weighed]
+    if not any(ran):
+        return ((),) * (1 + len(weighed))
+    cells = (units.number(None if each is None else each.samples_per_s) for each in ran)
+    return ((TRIED,), *((cell,) for cell in cells))
 
 
 def _refused(refusal: str) -> tuple[Block, ...]:
@@ -166,17 +191,22 @@ def _possible(weighed: Sequence[Weighed]) -> list[tuple[str, ...]]:
     return [(f"no: {w.refusal}" if w.refusal else "yes",) for w in weighed]
 
 
-def _marginals_table(marginals: Sequence[Marginal], money: units.Currency) -> Table:
-    possible = _possible([m.weighed for m in marginals])
+def _marginals_table(
+    marginals: Sequence[Marginal], money: units.Currency, snapshot: JobSnapshot | None
+) -> Table:
+    weighed = [m.weighed for m in marginals]
+    possible, (head_tried, *ran) = _possible(weighed), _tried(weighed, snapshot)
     head = (
         "one step",
         "samples/s",
         "change",
         f"{money.name} per hour",
         "plan",
+        *head_tried,
         *(POSSIBLE if any(possible) else ()),
     )
-    rows = tuple((*_marginal_row(m), *cell) for m, cell in zip(marginals, possible, strict=True))
+    cells = zip(marginals, ran, possible, strict=True)
+    rows = tuple((*_marginal_row(m), *speed, *cell) for m, speed, cell in cells)
     return Table(
         "What the next step would bring", head, rows, "Predictions; everything else stays as in this plan."
     )
@@ -299,7 +329,7 @@ def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 
 def _gain(new: Candidate, now: Candidate, snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
-    facts = gain_facts(new, now, currency(snapshot))
+    facts = with_tried(gain_facts(new, now, currency(snapshot)), snapshot, new.plan)
     over = {FINISH, "transition"} if snapshot.phase.is_final else set()
     return tuple(f for f in facts if f[0] not in over)
 
@@ -322,11 +352,13 @@ def scale_command(job: str, plan: ResourcePlan) -> str:
 
 def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
     """Return plans as rows of a table."""
-    possible = _possible(weighed)
+    possible, (head_tried, *ran) = _possible(weighed), _tried(weighed, snapshot)
     money = currency(snapshot)
     cost = f"{money.name} per hour{money.note}"
-    head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *(POSSIBLE if any(possible) else ()))
-    rows = tuple((*_weighed_row(w), *cell) for w, cell in zip(weighed, possible, strict=True))
+    may_run = POSSIBLE if any(possible) else ()
+    head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *head_tried, *may_run)
+    cells = zip(weighed, ran, possible, strict=True)
+    rows = tuple((*_weighed_row(w), *speed, *cell) for w, speed, cell in cells)
     return Table("Plans weighed", head, rows)
 
 

@@ -225,10 +225,10 @@ def test_the_runner_up_is_another_plan_of_the_front(plan):
 
 def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks():
     found, _ = runner_up(ANALYSIS, NOW, grounds(ANALYSIS))
-    for then in (found.prediction.samples_per_s, float("nan")):
+    for then in (found.prediction.samples_per_s, 2 * found.prediction.samples_per_s, float("nan")):
         turned_down = grounds(ANALYSIS, rejected_plans={found.plan: then})
         assert runner_up(ANALYSIS, NOW, turned_down)[1] == "It was rejected or failed before."
-    otherwise = grounds(ANALYSIS, rejected_plans={found.plan: found.prediction.samples_per_s * 2})
+    otherwise = grounds(ANALYSIS, rejected_plans={found.plan: found.prediction.samples_per_s / 2})
     assert "was rejected" not in runner_up(ANALYSIS, NOW, otherwise)[1]
     assert (
         runner_up(ANALYSIS, NOW, grounds(ANALYSIS, refusal=lambda _: "it is pinned"))[1]

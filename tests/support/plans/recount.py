@@ -11,6 +11,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.transitions import transition_s
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _SHORT = re.compile(r"(\d+)w x ([\d.]+) \+ (\d+)p x ([\d.]+)")
 ROLES, MEMORY = ("worker", "ps"), ("used", "limit", "full", "before", "after")
-MEASURED = ("reached", "promised", "off", "n_window", "host", "before")
+MEASURED = ("reached", "promised", "off", "n_window", "host", "host_then", "alike", "before")
 CHANCE = 0.9  # of all bands, and wanted of a deadline
 
 
@@ -61,6 +63,20 @@ class Recount:
             self.decision = next((d for d in snapshot.decisions if d.proposal == self.p.id), None)
         mine = self.decision
         self.undo = next((d for d in decided if mine and d.undoes == mine.id), None)
+
+    @property
+    def refusal(self):
+        """The rejection that the present proposal came back from."""
+        ids = [
+            p.id
+            for p in self.s.proposals
+            if p.status is ProposalStatus.REJECTED and _axes(p.candidate.plan) == _axes(self.e.plan)
+        ]
+        return next(d for d in reversed(self.s.decisions) if d.proposal in ids and d.verdict == "reject")
+
+    @property
+    def refused(self):
+        return next(p for p in self.s.proposals if p.id == self.refusal.proposal).candidate
 
     # predictions
 
@@ -212,6 +228,11 @@ class Recount:
             "least_gain": lambda: SETTINGS.planner.min_gain,
             "least_saving": lambda: SETTINGS.planner.min_saving,
             "host": self.host,
+            "proposed_speed": lambda: self.p.candidate.prediction.samples_per_s,
+            "refused": lambda: self.ago(self.refusal.at_s),
+            "then": lambda: self.refused.prediction.without_host.samples_per_s,
+            "again": lambda: self.p.candidate.prediction.without_host.samples_per_s,
+            "n_more": lambda: self.p.returned.n_plan - self.p.returned.refusal.n_plan,
             **{f"{role}_{name}": partial(self.memory, role, name) for role in ROLES for name in MEMORY},
         }
 
@@ -254,7 +275,16 @@ class Recount:
             "n_right": lambda: sum(self.judged),
             "n_judged": lambda: len(self.judged),
             "host": lambda: 1 - self.own.host,
+            "tried": self.tried,
         }
+
+    def tried(self) -> float:
+        outcomes = [o for o in self.s.outcomes if _axes(o.plan) == _axes(self.e.plan)]
+        if outcomes:
+            return outcomes[-1].measured_samples_per_s
+        windows = [w for w in self.s.samples if _axes(w.plan) == _axes(self.e.plan)]
+        weights = [w.n_window for w in windows]
+        return float(np.exp(np.average(np.log([w.samples_per_s for w in windows]), weights=weights)))
 
     def moments(self) -> Table:
         s, p = self.s, self.p
@@ -330,12 +360,13 @@ class Recount:
 
     def measured(self, name: str, *, is_last: bool) -> float:
         o = self.s.outcomes[-1] if is_last else self.outcome
-        reached = o.measured_samples_per_s / (1 - o.host_share)
-        promised = o.predicted.samples_per_s / o.predicted.host
+        alike = o.measured_samples_per_s / (1 - o.host_share) * o.predicted.host
         return {
-            "reached": reached,
-            "promised": promised,
-            "off": reached / promised - 1,
+            "reached": o.measured_samples_per_s,
+            "promised": o.predicted.samples_per_s,
+            "off": alike / o.predicted.samples_per_s - 1,
+            "alike": alike,
+            "host_then": 1 - o.predicted.host,
             "n_window": o.n_sample,
             "host": o.host_share,
             "before": o.before_samples_per_s,
@@ -358,7 +389,7 @@ def known_words(explanation: Explanation, snapshot: JobSnapshot) -> set[str]:
     words |= {_changed(p.baseline.plan, p.candidate.plan) for p in s.proposals}
     words |= {text for p in s.proposals for text in (p.id, str(p.status), p.note)}
     words |= {text for d in s.decisions for text in (d.id, d.by, d.why, f"{d.id}, {d.words}")}
-    words |= {s.spec.policy, str(s.phase)} | ({e.flip.quantity} if e.flip else set())
+    words |= {*s.memory_needs, s.spec.policy, str(s.phase)} | ({e.flip.quantity} if e.flip else set())
     return words | ({s.front.why_empty} if s.front else set())
 
 

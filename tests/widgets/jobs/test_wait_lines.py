@@ -6,6 +6,7 @@ import io
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
@@ -15,7 +16,7 @@ from dlrover_nb.widgets.jobs import wait_lines
 from dlrover_nb.widgets.jobs.wait_lines import NotebookLine, PlainLines, TerminalLine, stream_line, text_of
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 
 @for_each(("waited_s", "told"), [(0.4, "0 s"), (12.9, "12 s"), (60, "1 min 0 s"), (7325, "2 h 2 min")])
@@ -55,6 +56,14 @@ def test_lines_in_a_pipe_get_rarer(last_s: int) -> None:
     assert all(later >= 2 * earlier for earlier, later in pairwise(at_s))
 
 
+def test_a_pipe_hears_of_a_wait_after_two_seconds() -> None:
+    stream = io.StringIO()
+    line = PlainLines(stream)
+    for waited_s in (1.0, 2.0, 3.0, 4.0):
+        line.show(f"{waited_s}", waited_s)
+    assert stream.getvalue().split() == ["2.0", "4.0"]
+
+
 def test_only_a_terminal_that_can_erase_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     assert isinstance(stream_line(stream), PlainLines)
@@ -65,28 +74,57 @@ def test_only_a_terminal_that_can_erase_is_redrawn(monkeypatch: pytest.MonkeyPat
     assert isinstance(stream_line(stream), PlainLines)
 
 
-def test_a_notebook_has_one_output_that_is_empty_in_the_end() -> None:
+Shown = tuple[dict[str, str], bool, str]
+
+
+@pytest.fixture
+def outputs() -> Iterator[list[Shown | str]]:
+    """What a shell publishes: data, whether it replaces what has its name, and that name; or a clearing."""
     shell = InteractiveShell.instance()
-    shown: list[tuple[dict[str, str], bool, str]] = []
-    publish = shell.display_pub.publish
+    shown: list[Shown | str] = []
 
     def take(data, metadata=None, *, transient=None, update=False, **_) -> None:
         shown.append((data, update, transient["display_id"]))
 
     shell.display_pub.publish = take
-    try:
-        line = NotebookLine()
-        line.show("Waiting for <b> (1 s)", 1.0)
-        line.show("Waiting for <b> (2 s)", 2.0)
-        line.close()
-    finally:
-        shell.display_pub.publish = publish
-        InteractiveShell.clear_instance()
-    assert [data["text/plain"] for data, *_ in shown] == [
+    shell.display_pub.clear_output = lambda *_, **__: shown.append("cleared")
+    yield shown
+    del shell.display_pub.publish, shell.display_pub.clear_output
+    InteractiveShell.clear_instance()
+
+
+def drawn(*, is_only: bool) -> None:
+    line = NotebookLine(is_only=is_only)
+    line.close()
+    line.show("Waiting for <b> (1 s)", 1.0)
+    line.show("Waiting for <b> (2 s)", 2.0)
+    line.close()
+    line.close()
+
+
+def test_a_notebook_has_one_output_with_nothing_to_show_in_the_end(outputs: list[Shown]) -> None:
+    drawn(is_only=False)
+    assert [data.get("text/plain") for data, *_ in outputs] == [
         "Waiting for <b> (1 s)",
         "Waiting for <b> (2 s)",
-        "",
+        None,
     ]
-    assert [update for _, update, _ in shown] == [False, True, True]
-    assert len({display_id for *_, display_id in shown}) == 1
-    assert "&lt;b&gt;" in shown[0][0]["text/html"]
+    assert outputs[-1][0] == {}
+    assert [update for _, update, _ in outputs] == [False, True, True]
+    assert len({display_id for *_, display_id in outputs}) == 1
+    assert "&lt;b&gt;" in outputs[0][0]["text/html"]
+
+
+def test_a_cell_without_another_output_has_none_in_the_end(outputs: list[Shown | str]) -> None:
+    drawn(is_only=True)
+    assert outputs[2:] == ["cleared"]
+
+
+def test_what_another_drawing_shows_is_not_cleared(outputs: list[Shown | str]) -> None:
+    line = NotebookLine(is_only=True)
+    line.show("Waiting (1 s)", 1.0)
+    line.close()  # something else draws from now on
+    line.show("Waiting (9 s)", 9.0)
+    line.close()
+    assert outputs.count("cleared") == 1
+    assert outputs[-1][0] == {}

@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_LIMIT_S = 2.0  # a training master answers in milliseconds
 END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its journal
-_AT_ONCE = 16  # masters called in parallel
+_AT_ONCE = 64  # masters called in parallel: those that hang must not add up
 
 
 def _nothing(_folder: Path) -> None:
@@ -327,7 +327,8 @@ def _summary(name: str, folder: Path) -> JobSummary | None:
 
 def _without_answer(name: str, folder: Path) -> JobSummary:
     """Return the line of a job whose master does not answer, or was killed."""
-    why = "its master does not answer" if _is_alive(folder) else _why_without(name, folder)
+    late = f"not within {SUMMARY_LIMIT_S:g} s; its master is busy or stopped"
+    why = late if _is_alive(folder) else _why_without(name, folder)
     began_s, done = folder.stat().st_mtime, last_share(folder)
     return JobSummary(name, JobPhase.STARTING, "", began_s, None, 0.0, done, None, live=False, message=why)
 

@@ -182,8 +182,13 @@ class RayCluster(SeesRayJobs):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
-        answers = {summary.name: summary for summary in self.live_jobs()}
-        live = [answers.get(name) or _summary(self._handle(name, actor), actor) for name, actor in _masters()]
+        answers, silent = {summary.name: summary for summary in self.live_jobs()}, self._rollcall.silent
+        live = [
+            answers.get(name)
+            or (_without_answer(name, actor, JobPhase.STARTING, silent[name]) if name in silent else None)
+            or _summary(self._handle(name, actor), actor)
+            for name, actor in _masters()
+        ]
         names = {summary.name for summary in live}
         past = [summary for summary in past_jobs() if summary.name not in names]
         return tuple(sorted([*live, *past], key=lambda s: s.started_at_s, reverse=True))
@@ -418,13 +423,22 @@ def _masters() -> list[tuple[str, Any]]:
 
 
 def _summary(handle: JobHandle, master: Any) -> JobSummary:  # noqa: ANN401 - Ray's handle has no public type
-    """Return the line of a job whose master did not answer at once: it may start, be busy, or be gone."""
+    """Return the line of a job whose master could not be asked with the others, as one of another release."""
     try:
         return summarize(handle.snapshot())
     except AwayError as error:
-        phase, why = JobPhase.STARTING, str(error)
+        return _without_answer(handle.name, master, JobPhase.STARTING, str(error))
     except DlroverError as error:
-        phase, why = JobPhase.FAILED, str(error)
+        return _without_answer(handle.name, master, JobPhase.FAILED, str(error))
+
+
+def _without_answer(
+    name: str,
+    master: Any,  # noqa: ANN401 - as above
+    phase: JobPhase,
+    why: str,
+) -> JobSummary:
+    """Return what is known of a job without its master."""
     began_s = began_at_s(master)
-    done = last_share(handle.name, began_s)
-    return JobSummary(handle.name, phase, "", began_s, None, 0.0, done, None, live=False, message=why)
+    done = last_share(name, began_s)
+    return JobSummary(name, phase, "", began_s, None, 0.0, done, None, live=False, message=why)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME_LIMIT_S = 10.0  # until the name of an ended master is free
 LIMIT_S = 2.0  # a training master answers in milliseconds, a starting one takes seconds
+LATE, AGAIN = f"not within {LIMIT_S:g} s; its master starts, or is busy", "its master is starting again"
 
 
 def job_names() -> list[str]:
@@ -69,11 +70,17 @@ class SummaryPoll:
     ----------
     find
         Returns the actor of a job, or raises `NotFoundError`.
+
+    Attributes
+    ----------
+    silent
+        Why masters gave no answer at the last call, by job: to wait for each of them would delay the list.
     """
 
     def __init__(self, find: Callable[[str], Any]) -> None:
         self._find = find
         self._actors: dict[str, Any] = {}
+        self.silent: dict[str, str] = {}
 
     def call(self, names: Iterable[str]) -> tuple[JobSummary, ...]:
         """Return the summaries of these jobs whose masters answer in time.
@@ -86,12 +93,14 @@ class SummaryPoll:
         self._actors = {name: actor for name in names if (actor := self._way(name)) is not None}
         call = CALLS.pack(AskSummary())
         names_of = {actor.answer.remote(call): name for name, actor in self._actors.items()}
+        self.silent = {}
         if not names_of:
             return ()
         try:
-            ready, _ = ray.wait(list(names_of), num_returns=len(names_of), timeout=LIMIT_S)
+            ready, late = ray.wait(list(names_of), num_returns=len(names_of), timeout=LIMIT_S)
         except (RayError, ConnectionError) as error:
             raise BackendError(f"Ray cannot be reached ({error}); connect again") from error
+        self.silent = {names_of[reference]: LATE for reference in late}
         answers = (self._answer(reference, names_of[reference]) for reference in ready)
         return tuple(summary for summary in answers if summary is not None)
 
@@ -111,5 +120,6 @@ class SummaryPoll:
             return None
         except RayError:  # gone, or restarting: its actor is looked up again
             del self._actors[name]
+            self.silent[name] = AGAIN
             return None
         return answer if isinstance(answer, JobSummary) else None

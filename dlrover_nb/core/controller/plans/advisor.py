@@ -254,7 +254,8 @@ class Advisor:
         if advice.kind is not ProposalKind.PROTECT:
             note = note or over_rest(candidate, analysis.current, left, spec.prices.currency)
         self._unexplained = None
-        return self._book.add(advice, analysis.current, at_s, note=note)
+        n_plan = analysis.model.report_.n_plan
+        return self._book.add(advice, analysis.current, at_s, n_plan=n_plan, note=note)
 
     def _close_open(
         self, analysis: Analysis, advice: Advice | None, at_s: float, *, may_replace: bool

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.plans.proposal_states import check_move, move
 from dlrover_nb.core.controller.state.record_lists import N_NEWEST, next_id
 from dlrover_nb.core.errors import NotFoundError
-from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalStatus
+from dlrover_nb.core.planner.advising.advice import axes_key
+from dlrover_nb.core.structs.decisions.decisions import Proposal, ProposalStatus, Returned
 from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:
@@ -17,10 +20,10 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.state.story import Story
     from dlrover_nb.core.planner.advising.advice import Advice
     from dlrover_nb.core.structs.decisions.candidates import Candidate
-    from dlrover_nb.core.structs.decisions.decisions import BreakEven
+    from dlrover_nb.core.structs.decisions.decisions import BreakEven, Refusal
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
-NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one differs from it materially
+NEVER_AGAIN = float("nan")  # as the prediction of a rejected plan: no later one is better than it
 
 
 class ProposalBook:
@@ -33,6 +36,7 @@ class ProposalBook:
         self._open = ""  # id of the one that waits: read at every event
         self._noted: set[tuple[str, str]] = set()
         self._rejected: dict[ResourcePlan, float] = {}
+        self._refusals: dict[ResourcePlan, Refusal] = {}  # of those that may be proposed again
 
     @property
     def all(self) -> tuple[Proposal, ...]:
@@ -47,13 +51,30 @@ class ProposalBook:
         """
         return dict(self._rejected)
 
-    def reject_plan(self, plan: ResourcePlan, samples_per_s: float = NEVER_AGAIN) -> None:
-        """Do not propose a plan again until its prediction for an idle host differs materially from this."""
-        self._rejected[plan] = samples_per_s
+    def reject_plan(self, plan: ResourcePlan, refusal: Refusal | None = None) -> None:
+        """Do not propose a plan again until its prediction for an idle host is materially better than then.
+
+        None: never again, as nothing was predicted, or it could not be applied.
+        """
+        self._rejected[plan] = NEVER_AGAIN if refusal is None else refusal.samples_per_s
+        self._refusals.pop(plan, None)
+        if refusal is not None:
+            self._refusals[plan] = refusal
 
     def allow_plan(self, plan: ResourcePlan) -> None:
-        """Let a rejected plan be proposed again."""
-        self._rejected.pop(plan, None)
+        """Let a rejected plan be proposed again: it was decided for, so the refusal holds no longer."""
+        for other, speed in [*self._rejected.items()]:
+            if other == plan or (axes_key(other) == axes_key(plan) and not isnan(speed)):
+                del self._rejected[other]
+                self._refusals.pop(other, None)
+
+    def _returned(self, candidate: Candidate, n_plan: int) -> Returned | None:
+        """Return by which evidence a plan comes back; None: it was not refused."""
+        of_plan = (r for plan, r in self._refusals.items() if axes_key(plan) == axes_key(candidate.plan))
+        refusal = max(of_plan, key=attrgetter("at_s"), default=None)
+        if refusal is None:
+            return None
+        return Returned(refusal, candidate.prediction.without_host.samples_per_s, n_plan)
 
     @property
     def open(self) -> Proposal | None:
@@ -78,18 +99,29 @@ class ProposalBook:
         """Refuse an invalid transition, with the proposal's story."""
         check_move(proposal, to, story=self._story.about(proposal.id))
 
-    def add(self, advice: Advice, baseline: Candidate, at_s: float, *, note: str = "") -> Remember:
-        """Open a proposal with advice; no other may be open."""
+    def add(
+        self, advice: Advice, baseline: Candidate, at_s: float, *, n_plan: int = 0, note: str = ""
+    ) -> Remember:
+        """Open a proposal with advice; no other may be open.
+
+        Parameters
+        ----------
+        n_plan
+            How many plans are measured.
+        """
         assert self.open is None
+        returned = self._returned(advice.candidate, n_plan)
+        why = advice.why if returned is None else f"{advice.why} {returned.words}"
         proposal = Proposal(
             id=next_id("p", [*self._proposals][-1:]),
             job=self._job,
             kind=advice.kind,
             candidate=advice.candidate,
             baseline=baseline,
-            why=advice.why,
+            why=why,
             created_at_s=at_s,
             note=note,
+            returned=returned,
         )
         self._proposals[proposal.id] = proposal
         self._open = proposal.id
@@ -98,7 +130,7 @@ class ProposalBook:
             del self._proposals[next(iter(self._proposals))]
         self._story.add(
             at_s,
-            f"{proposal.id} proposed ({advice.kind.words}): {advice.candidate.plan.short}. {advice.why}"
+            f"{proposal.id} proposed ({advice.kind.words}): {advice.candidate.plan.short}. {why}"
             + (note and f" ({note})"),
             about=proposal.id,
         )

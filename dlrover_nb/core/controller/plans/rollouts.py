@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A change under way, with the prediction at its decision."""
+    """A change under way, with the prediction that its decider saw."""
 
     decision: str
     before: ResourcePlan
@@ -226,8 +226,9 @@ def _format_outcome(outcome: Outcome) -> str:
     text = f"{outcome.decision} reached {outcome.measured_samples_per_s:,.0f} samples/s"
     if outcome.host_share >= FELT_SHARE:
         text += f" while other work on the host took {outcome.host_share:.0%} of the time"
-    if outcome.promised is not None and outcome.error is not None:
+    if outcome.has_host_changed:
+        text += f"; with the host as predicted, {outcome.comparable_samples_per_s:,.0f}"
+    if outcome.predicted is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"
-        there = outcome.promised.samples_per_s * (1 - outcome.host_share)
-        text += f", predicted {there:,.0f} ({outcome.error:+.0%}, {where} the band)"
+        text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({outcome.error:+.0%}, {where} the band)"
     return text

@@ -10,7 +10,7 @@ from dlrover_nb.core.planner.situation import DEADLINE_CHANCE
 from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import ProposalKind
@@ -30,7 +30,7 @@ class PlannerSettings:
     min_left_s
         Remaining seconds of the job below which no change is proposed.
     material_change
-        Relative change of a prediction from which on a rejected plan may be proposed again.
+        By how much the prediction of a rejected plan must have risen for it to be proposed again.
     experiment_s
         Seconds that measuring a plan takes: settling, and five windows.
     deadline_chance
@@ -51,6 +51,14 @@ Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but f
 def axes_key(plan: ResourcePlan) -> Axes:
     """Return what determines the speed of a plan: all but its memory."""
     return (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
+
+
+def was_rejected(plan: ResourcePlan, now: ResourcePlan, rejected_plans: Collection[ResourcePlan]) -> bool:
+    """Whether a plan was rejected: itself, or, where it is no mere change of memory, with other memory."""
+    if plan in rejected_plans:
+        return True
+    key = axes_key(plan)
+    return key != axes_key(now) and any(axes_key(each) == key for each in rejected_plans)
 
 
 @dataclass(frozen=True, slots=True)

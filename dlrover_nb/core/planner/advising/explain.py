@@ -109,8 +109,7 @@ def evidence(analysis: Analysis, plan: ResourcePlan) -> tuple[Measured, ...]:
         return ()
     axes = axes_of(plans)
     away = np.linalg.norm(np.log(axes / axes_of([plan])), axis=1)
-    here = analysis.completion.predict(axes)
-    predicted = here if here.host is None else here.times(1 / here.host)  # as the samples: without other load
+    predicted = analysis.completion.predict(axes).without_host  # as the samples: without other load
     windows_of = list(groups.values())
     return tuple(
         Measured(plans[i], _median_speed(windows_of[i]), sum(w.n_window for w in windows_of[i]), predicted[i])
@@ -147,10 +146,10 @@ def lack(analysis: Analysis, candidate: Candidate, chosen: ResourcePlan, grounds
 
 
 def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
-    """Whether a plan was rejected, and its prediction is still the same."""
+    """Whether a plan was rejected, and its prediction is no better since."""
     speed, most = candidate.prediction.without_host.samples_per_s, grounds.settings.material_change
     return any(
-        axes_key(plan) == axes_key(candidate.plan) and not abs(speed / then - 1) > most
+        axes_key(plan) == axes_key(candidate.plan) and not speed / then - 1 > most
         for plan, then in grounds.rejected_plans.items()
     )
 

@@ -148,8 +148,8 @@ def _free(
     axes, speed = analysis.space.axes, analysis.predictions.plan_samples_per_s
     free = (axes != axes_of([analysis.situation.plan])).any(axis=1)
     for plan, then in rejected_plans.items():
-        changed = np.abs(speed / then - 1) > settings.material_change
-        free = free & ((axes != axes_of([plan])).any(axis=1) | changed)
+        is_better = speed / then - 1 > settings.material_change
+        free = free & ((axes != axes_of([plan])).any(axis=1) | is_better)
     if is_limited_by_host(analysis):  # more nodes would wait for the same processors
         free = free & ~grows(axes, analysis.situation.plan)
     return np.asarray(free)

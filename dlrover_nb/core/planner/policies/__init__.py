@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.baselines import JobState, elastic_scheduling, optimus, static
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advising.advice import Advice, PlannerSettings
+from dlrover_nb.core.planner.advising.advice import Advice, PlannerSettings, was_rejected
 from dlrover_nb.core.planner.policies.nearchus import NAME, raise_use
 from dlrover_nb.core.planner.policies.qore import meet_deadline
 from dlrover_nb.core.planner.policies.stages import auto_scale, keep_pins
@@ -91,7 +91,7 @@ def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
             global_batch=s.spec.global_batch,
         )
         plan = decide(state)
-        if plan is None or plan in context.rejected_plans or not s.pins.allows(plan):
+        if plan is None or was_rejected(plan, s.plan, context.rejected_plans) or not s.pins.allows(plan):
             return None
         why = f"By {name}: {change_words(s.plan, plan)}."
         return Advice(ProposalKind.IMPROVE, analysis.candidate(plan), why)

@@ -30,7 +30,7 @@ from dlrover_nb.core.bottleneck import (
     with_remedy,
 )
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings, axes_key
+from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings, axes_key, was_rejected
 from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.planner.policies.stages import keep_pins
 from dlrover_nb.core.planner.protect import Frame
@@ -60,7 +60,7 @@ class _Frame:
 
     def holds(self, plan: ResourcePlan) -> bool:
         s = self.analysis.situation
-        if plan in self.rejected_plans or not Frame.of(s).holds(plan):
+        if was_rejected(plan, s.plan, self.rejected_plans) or not Frame.of(s).holds(plan):
             return False
         return self.limits is None or self._within(plan, self.limits)
 

@@ -33,7 +33,7 @@ from dlrover_nb.core.deadline.adjuster import (
 )
 from dlrover_nb.core.deadline.genetic import decoded, evolved
 from dlrover_nb.core.pareto.reasons import change_words
-from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
+from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings, was_rejected
 from dlrover_nb.core.planner.finish_chance import ALIKE
 from dlrover_nb.core.planner.policies.stages import keep_pins
 from dlrover_nb.core.planner.protect import Frame
@@ -117,13 +117,13 @@ def _is_worth(best: Candidate, now: Candidate, settings: PlannerSettings, aim: A
 def _best(
     analysis: Analysis, rejected: Mapping[ResourcePlan, float], limits: Limits | None, aim: Aim
 ) -> Candidate | None:
-    grows = aim is not Aim.GIVE_BACK
+    grows, now = aim is not Aim.GIVE_BACK, analysis.situation.plan
     frame = Frame.of(analysis.situation)
     candidates: dict[ResourcePlan, Candidate] = {}
 
     def value(code: int) -> float:
         plan = _plan(analysis, decoded(code), grows=grows)
-        if plan is None or plan in rejected or not frame.holds(plan):
+        if plan is None or was_rejected(plan, now, rejected) or not frame.holds(plan):
             return -np.inf
         candidates[plan] = candidate = candidates.get(plan) or analysis.candidate(plan)
         return _fitness(analysis, candidate, limits, aim)
@@ -135,7 +135,7 @@ def _best(
     plan, best = _plan(analysis, decoded(code), grows=grows), value(code)
     choice = candidates[plan] if plan is not None and np.isfinite(best) else None
     for other in _shapes(analysis, aim):
-        if other.plan in rejected or not frame.holds(other.plan):
+        if was_rejected(other.plan, now, rejected) or not frame.holds(other.plan):
             continue
         worth = _fitness(analysis, other, limits, aim)
         if worth > best:

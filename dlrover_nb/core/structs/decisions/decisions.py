@@ -12,6 +12,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
+ALIKE = 0.02  # of a speed: what hosts may differ by and still be the same to a reader
 FIRST_VERSION = "d0"  # of a job whose plan, mode and pins no decision has changed
 
 
@@ -67,6 +68,47 @@ class BreakEven:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """That a user rejected a plan or undid it, and the evidence at that moment.
+
+    Parameters
+    ----------
+    by, at_s, did
+        Who did it, when, and what: ``rejected`` or ``undid``.
+    samples_per_s
+        Throughput predicted of the plan on a host without other load.
+    n_plan
+        How many plans were measured.
+    """
+
+    by: str
+    at_s: float
+    did: str
+    samples_per_s: float
+    n_plan: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Why a plan is proposed again that a user refused: the evidence now, as in `Refusal`."""
+
+    refusal: Refusal
+    samples_per_s: float
+    n_plan: int
+
+    @property
+    def words(self) -> str:
+        """What has changed since, as a sentence."""
+        was, n = self.refusal, self.n_plan - self.refusal.n_plan
+        longer = "the same plans were measured for longer"
+        measured = f"{n} more plan{'s' * (n != 1)} ran" if n > 0 else longer
+        return (
+            f"{was.by} {was.did} this plan before, when we predicted {was.samples_per_s:,.0f} samples/s; "
+            f"since then {measured}, and we predict {self.samples_per_s:,.0f}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan proposed to the user; `id` (``p1``, ``p2``, …) is unique in its job."""
 
@@ -81,6 +123,7 @@ class Proposal:
     closed_at_s: float | None = None
     note: str = ""
     flip: BreakEven | None = None  # None: no plausible change would alter the recommendation
+    returned: Returned | None = None  # None: it was not refused before
 
 
 class Verdict(StrEnum):
@@ -148,9 +191,13 @@ def version_of(undo: Decision | None) -> str:
 class Outcome:
     """The outcome of an applied plan: predicted against measured throughput.
 
-    It covers the steady windows up to the next change, so that an outcome becomes surer as the plan runs
-    on. Predicted and measured speed are compared without what the host's other load took: that came and went
-    whatever the plan was.
+    It covers the steady windows up to the next change, so that an outcome becomes surer as the plan runs on.
+
+    The prediction is the one that its decider saw: of an accepted proposal as it was proposed, of any other
+    plan as a what-if answered at the decision. It is never changed. What the host's other load took came and
+    went whatever the plan was, so the measured speed is put on the host as it was predicted for
+    (`comparable_samples_per_s`). Rejected: to put the prediction on the host as it was later. It is the same
+    error, but a prediction that differs from the one a person remembers looks as if it graded itself.
 
     Parameters
     ----------
@@ -180,21 +227,32 @@ class Outcome:
         return self.measured_samples_per_s / (1 - self.host_share)
 
     @property
-    def promised(self) -> Prediction | None:
-        """What was predicted of the plan on a host without other load."""
-        return None if self.predicted is None else self.predicted.without_host
+    def comparable_samples_per_s(self) -> float:
+        """Measured throughput, had the host's other load been as it was when the plan was predicted."""
+        return self.measured_samples_per_s * (1.0 if self.predicted is None else self._over_host)
+
+    @property
+    def has_host_changed(self) -> bool:
+        """Whether the host's other load was so different that the measurement itself is not comparable."""
+        return self.predicted is not None and abs(self._over_host - 1) >= ALIKE
+
+    @property
+    def _over_host(self) -> float:
+        """What the host gave when the plan was predicted, over what it gave while it was measured."""
+        then = 1.0 if self.predicted is None else self.predicted.host
+        return then / (1 - self.host_share)
 
     @property
     def error(self) -> float | None:
         """Relative error of the prediction, without what the host changed."""
-        plan = self.promised
-        return None if plan is None else plan.samples_per_s / self.plan_samples_per_s - 1
+        p = self.predicted
+        return None if p is None else p.samples_per_s / self.comparable_samples_per_s - 1
 
     @property
     def inside_band(self) -> bool | None:
         """Whether the measurement lies in the predicted band, without what the host changed."""
-        plan = self.promised
-        return None if plan is None else plan.low <= self.plan_samples_per_s <= plan.high
+        p = self.predicted
+        return None if p is None else p.low <= self.comparable_samples_per_s <= p.high
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import socket
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from support.virtual_time import SlowProcess, VirtualTime, as_shipped
 
+from dlrover_nb.core.backends.local import cluster as local_cluster
 from dlrover_nb.core.backends.local.record import PROGRESS, MasterRecord, write_master
 from dlrover_nb.core.client.link.calls import AskSummary
 from dlrover_nb.core.driver.detached import start_time
@@ -76,6 +80,25 @@ def test_a_master_that_does_not_answer_a_call_is_given_up(
     with pytest.raises(BackendError, match=r"^the master of job ads did not answer within 30 s; try again$"):
         link.LocalLink("ads", tmp_path).send(AskSummary())
     assert time.now_s() == 60.0
+
+
+def test_masters_that_hang_delay_a_list_of_jobs_once_and_not_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_cluster, "SUMMARY_LIMIT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:  # it takes calls, and answers none
+        runs = {f"job-{i}": tmp_path / f"{i}" for i in range(40)}
+        for folder in runs.values():
+            folder.mkdir()
+            write_master(folder, replace(MASTER, port=silent.getsockname()[1]))
+        monkeypatch.setattr(local_cluster, "_newest_runs", lambda: runs)
+        monkeypatch.setattr(local_cluster, "past_jobs", list)
+        began_s = time.monotonic()
+        listed = local_cluster.LocalCluster().jobs()
+        took_s = time.monotonic() - began_s
+    assert {each.name for each in listed} == runs.keys()
+    assert {each.message for each in listed} == {"not within 0.3 s; its master is busy or stopped"}
+    assert took_s < 40 * 0.3 / 2
 
 
 class Ending:

@@ -130,6 +130,18 @@ def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster):
     assert "1970-01-01" not in said
 
 
+def test_a_list_of_jobs_waits_for_no_silent_master_alone(cluster, monkeypatch):
+    """Each took 30 s, one after the other."""
+    monkeypatch.setattr(ray_cluster, "past_jobs", list)
+    monkeypatch.setattr(ray_cluster, "job_names", lambda: ["ads", "ctr"])
+    cluster.live_jobs = lambda: ()
+    cluster._rollcall = SimpleNamespace(silent={"ads": "not within 2 s", "ctr": "it is starting again"})
+    cluster._handle = lambda *_: pytest.fail("it was asked once more")
+    listed = ray_cluster.RayCluster.jobs(cluster)
+    assert {each.name: each.message for each in listed} == cluster._rollcall.silent
+    assert {each.phase for each in listed} == {JobPhase.STARTING}
+
+
 def test_a_list_of_jobs_waits_for_masters_as_long_as_the_limit_says(time):
     summaries = as_shipped(f"{HERE}.summaries", time)
 
@@ -140,8 +152,10 @@ def test_a_list_of_jobs_waits_for_masters_as_long_as_the_limit_says(time):
 
     summaries.ray = SimpleNamespace(wait=wait)
     actor = SimpleNamespace(answer=SimpleNamespace(remote=lambda _: "asked"))
-    assert summaries.SummaryPoll(lambda _: actor).call(["ads"]) == ()
+    poll = summaries.SummaryPoll(lambda _: actor)
+    assert poll.call(["ads"]) == ()
     assert time.now_s() == 2.0
+    assert poll.silent == {"ads": "not within 2 s; its master starts, or is busy"}
 
 
 def test_the_jobs_of_a_ray_that_does_not_answer_are_given_up(time, monkeypatch):
