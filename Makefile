@@ -131,7 +131,8 @@ notebooks: install browser kube  ## the stored outputs of the notebooks anew; ON
 
 .PHONY: docs
 docs: install  ## the documentation as a site in build/site; a broken link or reference is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@$(BIN)/python tools/docs_reference.py build/docs
+	@$(BIN)/zensical build --config-file mkdocs.yml
 
 .PHONY: browser
 browser:  ## headless Chromium for the browser tests, where we may install it

@@ -1,18 +1,18 @@
-"""Pages of the documentation that are made from the code: verbs, job file keys, and the operators' page.
+"""The sources of the documentation's site: its pages, with those that are made from the code.
 
-A hook of mkdocs (`mkdocs.yml`). The tables cannot differ from the code, because they are read from it each
-time the site is built.
+``python tools/docs_reference.py FOLDER`` writes them; `make docs` builds the site of that. Verbs and job file
+keys cannot differ from the code, because they are read from it each time.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
+import sys
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from mkdocs.structure.files import File
 
 from dlrover_nb.cli import CLUSTER, GRAMMAR, JSON
 from dlrover_nb.core.jobfile import WRITTEN_AS, known_values
@@ -20,11 +20,10 @@ from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.magics.arguments import GRAMMAR as NOTEBOOK
 
 if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
-
     from dlrover_nb.magics.verbs.spelling import Spelled
 
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 VERBS_INTRODUCTION = """\
 Each verb works as `%dlrover VERB` in a notebook and as `dlrover-nb VERB` in a shell, with methods in the
 [Python API](api.md); a flag behind it says which of its things you want. `%dlrover help VERB` shows the same
@@ -39,22 +38,20 @@ INCLUDED = re.compile(r"^# file: (.+)\n", re.MULTILINE)
 UNDERLINED = re.compile(r"^\s*-{3,}\s*$")
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
-    pages = {
-        "reference/verbs.md": verbs_page(),
-        "reference/job-file.md": job_file_page(),
-        "operators.md": Path(config.config_file_path).with_name("deploy").joinpath("README.md").read_text(),
-    }
-    for path, text in pages.items():
-        files.append(File.generated(config, path, content=text))
-    return files
+def main(folder: Path) -> None:
+    """Write all pages to a folder that holds nothing else."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("examples"))
+    (folder / "reference/verbs.md").write_text(verbs_page(), encoding="utf-8")
+    (folder / "reference/job-file.md").write_text(job_file_page(), encoding="utf-8")
+    shutil.copy(ROOT / "deploy/README.md", folder / "operators.md")
+    for page in folder.rglob("*.md"):
+        page.write_text(with_example(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def on_page_markdown(markdown: str, config: MkDocsConfig, **_: object) -> str:
+def with_example(page: str) -> str:
     """Put a file of the example package in the place of its line ``# file: NAME``."""
-    folder = Path(config.docs_dir, "examples", "dlrover-nb-example")
-    return INCLUDED.sub(lambda line: (folder / line[1]).read_text(), markdown)
+    return INCLUDED.sub(lambda line: (DOCS / "examples/dlrover-nb-example" / line[1]).read_text(), page)
 
 
 def verbs_page() -> str:
@@ -179,3 +176,7 @@ def parameters(docstring: str) -> dict[str, str]:
             for name in names:
                 found[name].append(line.strip())
     return {name: " ".join(text).replace("|", "\\|") for name, text in found.items()}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -84,4 +84,4 @@ def test_it_comes_to_a_first_plan_in_an_empty_home(wheel, tmp_path):
         plans = json.loads(run("plan", "first", "--json"))
     finally:
         run("end", "first", "--delete", "--force")
-    assert plans["proposal"]["id"] == "p1"
+    assert plans["open_proposal"] == "p1"
