@@ -387,7 +387,7 @@ def _items(value: object, path: str) -> list[object]:
         return [f"{name}={_scalar(each, str, f'{path}.{name}')}" for name, each in value.items()]
     if path == "data.sequences" and isinstance(value, dict):
         return [_sequence(name, each, path) for name, each in value.items()]
-    items = value if isinstance(value, list | tuple) else [value]
+    items: list[object] = [*value] if isinstance(value, list | tuple) else [value]
     if key == "command":
         check_command(items)
     if path == "data.sequences":
