@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.forms.flash import flash_html
 from dlrover_nb.dashboard.jobs_board.boards import board
+from dlrover_nb.dashboard.jobs_board.elsewhere import elsewhere
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, wanted_of
 from dlrover_nb.dashboard.jobs_board.rows import IN_LINE, KEYS, USUAL, ordered
 from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum
@@ -71,6 +72,7 @@ def body(visit: Visit) -> Markup:
         columns=_placed(wanted),
         heads=[(each, _sorted_address(visit, wanted, each.column)) for each in _placed(wanted)],
         lines=lines,
+        places=() if lines else elsewhere(visit),
         people=[person.cells for person in shown.people],
         decisions=_decisions(visit),
     )

@@ -15,6 +15,7 @@ const page = document.getElementById("jobs");
 const table = document.getElementById("table");
 const form = document.getElementById("filters");
 const count = document.getElementById("count");
+const none = document.getElementById("none");
 const columns = [...table.tHead.rows[0].cells].map((cell) => ({
   key: cell.dataset.c,
   isNumber: cell.classList.contains("n"),
@@ -129,6 +130,7 @@ function filter() {
   const rest = nMatch > most ? `; the first ${told(most)} are drawn` : "";
   const text = `${told(nMatch)} of ${told(rows.size)} job${rows.size === 1 ? "" : "s"}${rest}`;
   if (count.textContent !== text) count.textContent = text;
+  none.hidden = rows.size > 0;
 }
 
 function value(row, key) {
