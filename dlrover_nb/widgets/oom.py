@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
+from dlrover_nb.core.structs.views import summary
 from dlrover_nb.widgets import units
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
-LIKELY = 0.05  # from this probability on it is shown
 NEVER = "not before the end"
 
 
 def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
     """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
+<<<<<<< HEAD
     if snapshot.phase.is_final:
         return ()
     at_risk = filter(is_at_risk, snapshot.memory)
     return tuple(sorted(at_risk, key=lambda m: float("inf") if m.full_in_s is None else m.full_in_s))
+=======
+    return () if snapshot.phase.is_final else summary.running_out(snapshot.memory)
+>>>>>>> jobsx
 
 
 def is_at_risk(line: MemoryLine) -> bool:

@@ -89,6 +89,15 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 3600:,.1f} h"
 
 
+def ago(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit: the words change as seldom as they can."""
+    for name, unit_s in (("day", 86_400), ("h", 3600), ("min", 60)):
+        n = int(seconds // unit_s)
+        if n >= (2 if name == "day" else 1):
+            return f"{counted(n, name) if name == 'day' else f'{n} {name}'} ago"
+    return "just now"
+
+
 @dataclass(frozen=True, slots=True)
 class Currency:
     """A currency, and whether its prices are only assumed: then money is never shown without saying so."""

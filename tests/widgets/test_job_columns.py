@@ -11,8 +11,10 @@ from support.jobs import builders as b
 
 from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.views.snapshot import Evaluation
 from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.jobs_board.rows import row_of
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.clusters.many.job_rows import JobReading
 from dlrover_nb.widgets.jobs.status import jobs_view
 from dlrover_nb.widgets.rows.job_cells import (
@@ -23,6 +25,8 @@ from dlrover_nb.widgets.rows.job_cells import (
     line_of,
     needs,
     off_band,
+    quality_cell,
+    started_cell,
 )
 from dlrover_nb.widgets.rows.job_columns import (
     COLUMNS,
@@ -110,6 +114,52 @@ def test_a_silent_master_can_take_no_answer_but_what_waits_is_not_forgotten():
     line = line_of(JOB, 12.0)
     assert line.rank is Rank.SILENT
     assert [words for _, words in line.needs][:2] == ["master silent", "answer p2"]
+
+
+def test_what_has_failed_needs_a_look_but_stands_below_what_runs():
+    failed, running = line_of(replace(QUIET, phase=JobPhase.FAILED)), line_of(QUIET)
+    ended, waiting = line_of(replace(QUIET, phase=JobPhase.SUCCEEDED)), line_of(JOB)
+    assert sorted((ended, failed, running, waiting), key=lambda line: line.rank) == [
+        waiting,
+        running,
+        failed,
+        ended,
+    ]
+    assert [line.rank.needs_person for line in (waiting, running, failed, ended)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+@for_each(
+    ("seconds", "words"),
+    [
+        (0.0, "just now"), (59.9, "just now"), (60.0, "1 min ago"), (3599.0, "59 min ago"), (3600.0, "1 h ago"),
+        (86_400.0, "24 h ago"), (200_000.0, "2 days ago"), (-5.0, "just now"),
+    ],
+)  # fmt: skip
+def test_how_long_ago_is_said_in_the_largest_unit(seconds, words):
+    assert units.ago(seconds) == words
+
+
+def test_when_a_job_started_is_told_as_long_ago_where_the_list_lives_and_exactly_where_it_is_saved():
+    began_s = JOB.started_at_s
+    cell = started_cell(line_of(JOB, now_s=began_s + 200.0))
+    assert (cell.text, cell.exact, cell.value) == ("3 min ago", units.clock(began_s), began_s)
+    assert started_cell(line_of(JOB)).text == units.clock(began_s)
+    later = replace(JOB, simulated=True, at_s=began_s + 7200.0)
+    assert started_cell(line_of(later, now_s=0.0)).text == "2 h ago", "by its own clock, which is no real one"
+
+
+def test_quality_is_that_on_held_out_rows_else_the_loss():
+    judged = replace(JOB.outlook, evaluation=Evaluation(0.7812, 0.41, 5_400), loss=0.5)
+    cell = quality_cell(line_of(replace(JOB, outlook=judged)))
+    assert (cell.text, cell.exact) == ("AUC 0.7812", "log loss 0.4100 on 5,400 held-out rows")
+    assert quality_cell(line_of(replace(JOB, outlook=replace(judged, evaluation=None)))).text == "loss 0.5"
+    for loss in (None, float("nan")):
+        assert quality_cell(line_of(replace(JOB, outlook=replace(UNKNOWN, loss=loss)))).text == "-"
 
 
 @given(jobs)

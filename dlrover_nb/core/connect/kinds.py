@@ -21,7 +21,7 @@ from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.disk.paths import jobs_folder
+from dlrover_nb.core.connect.on_machine import local_jobs
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 
 if TYPE_CHECKING:
@@ -128,14 +128,10 @@ def _ray(place: Place) -> Cluster:
 
 def _others() -> str:
     """Name the newest jobs of this machine without Ray, for a user who has forgotten to say so."""
-    from dlrover_nb.core.backends.local.record import SUBMISSION  # noqa: PLC0415 - for this alone
-    from dlrover_nb.core.rundir.locate import newest_runs  # noqa: PLC0415 - as above
-
-    runs = newest_runs(jobs_folder(), SUBMISSION)
-    if not runs:
+    newest = local_jobs()
+    if not newest:
         return ""
-    newest = sorted(runs, key=lambda job: runs[job].name.removeprefix(job), reverse=True)  # by their start
-    names = f"job{'s' * (len(runs) > 1)} {', '.join(newest[:3])}"
+    names = f"job{'s' * (len(newest) > 1)} {', '.join(newest[:3])}"
     return (
         f"; {names} started without it: --cluster local goes there, and after `connect local` every call does"
     )

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from dlrover_nb.core.errors import DlroverError
+from dlrover_nb.core.clock import SystemClock
+from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.dashboard.jobs_board.deltas import Board, board_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ CAPACITY_S = 30.0  # a cluster's capacity is asked for no more often
 ASKED_S = 5.0  # that a page waits for it; one that comes later is on the next page
 SHOWN_S = 3.0  # a master that is busy misses a list or two
 KEPT_S = 300.0  # a job whose master gives no answer stays for so long
+SEARCH_S = 5.0  # whether silent jobs are still there is asked no more often
 
 
 class LastSeen:
@@ -49,6 +51,10 @@ class LastSeen:
         silent = {job.name: silent_s for job, silent_s in away if silent_s > SHOWN_S}
         return (*jobs, *(job for job, _ in away)), silent
 
+    def forget(self, name: str) -> None:
+        """Leave out a job that is not there any more."""
+        self._jobs.pop(name, None)
+
 
 class Drawn:
     """The newest board of one cluster."""
@@ -61,6 +67,8 @@ class Drawn:
         self._asked_s: float | None = None
         self._asking: threading.Thread | None = None
         self._seen = LastSeen()
+        self._searching: threading.Thread | None = None
+        self._searched_s = 0.0
 
     def board(self, cluster: WatchedCluster) -> Board:
         """Return the board of what was heard last; it may wait a little for the capacity, so on a thread."""
@@ -68,10 +76,33 @@ class Drawn:
             jobs = cluster.jobs()
             if self._board is None or self._of is not jobs:
                 shown, silent = self._seen.with_silent(jobs.jobs, time.monotonic())
-                capacity = self._known_capacity(cluster)
-                self._board = board_of(shown, capacity, jobs.error, silent_s=silent)
+                if silent and not jobs.error:
+                    self._search(cluster, tuple(silent))
+                capacity, now_s = self._known_capacity(cluster), SystemClock().now_s()
+                self._board = board_of(shown, capacity, jobs.error, silent_s=silent, now_s=now_s)
                 self._of = jobs
             return self._board
+
+    def _search(self, cluster: WatchedCluster, silent: tuple[str, ...]) -> None:
+        """Look on a thread whether silent jobs are still there: a deleted one is no silent one."""
+        now_s = time.monotonic()
+        is_on = self._searching is not None and self._searching.is_alive()
+        if not is_on and now_s > self._searched_s + SEARCH_S:
+            self._searched_s = now_s
+            self._searching = threading.Thread(
+                target=self._forget_deleted, args=(cluster, silent), name="dlrover-deleted", daemon=True
+            )
+            self._searching.start()
+
+    def _forget_deleted(self, cluster: WatchedCluster, silent: tuple[str, ...]) -> None:
+        for name in silent:
+            try:
+                cluster.core.job(name)
+            except NotFoundError:
+                with self._lock:
+                    self._seen.forget(name)
+            except DlroverError:  # nothing can be said of it now
+                return
 
     def _known_capacity(self, cluster: WatchedCluster) -> Capacity | None:
         now_s = time.monotonic()

@@ -51,10 +51,11 @@ def board_of(
     error: str = "",
     *,
     silent_s: Mapping[str, float] | None = None,
+    now_s: float | None = None,
 ) -> Board:
     """Return the board of jobs; `silent_s` has the seconds since those gave an answer that give none now."""
     silent = silent_s or {}
-    rows = {job.name: row_of(job, silent.get(job.name, 0.0)) for job in jobs}
+    rows = {job.name: row_of(job, silent.get(job.name, 0.0), now_s) for job in jobs}
     return Board(rows, totals(jobs, capacity), per_person(jobs), error)
 
 

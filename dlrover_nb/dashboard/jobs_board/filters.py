@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from dlrover_nb.dashboard.jobs_board.rows import KEYS
+from dlrover_nb.dashboard.jobs_board.rows import IN_LINE, KEYS, USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,6 +37,8 @@ class Wanted:
         Column, and whether its largest stands first.
     is_whole
         Whether all rows are drawn, and not the first `MOST_DRAWN`.
+    columns
+        The keys of the columns that are shown, in the order of the table.
     """
 
     text: str = ""
@@ -46,6 +48,7 @@ class Wanted:
     sort: str = "needs"
     is_down: bool = False
     is_whole: bool = False
+    columns: tuple[str, ...] = USUAL
 
     @property
     def query(self) -> dict[str, str]:
@@ -58,6 +61,7 @@ class Wanted:
             "sort": "" if self.sort == "needs" else self.sort,
             "dir": "down" if self.is_down else "",
             "all": "1" if self.is_whole else "",
+            "cols": "" if self.columns == USUAL else ",".join(self.columns),
         }
         return {key: value for key, value in parameters.items() if value}
 
@@ -84,7 +88,10 @@ class Wanted:
 
 
 def wanted_of(query: Mapping[str, str]) -> Wanted:
-    """Return what the parameters of an address ask for; those that mean nothing are left out."""
+    """Return what the parameters of an address ask for; those that mean nothing are left out.
+
+    A form without scripts sends a ``cols`` for each column: join these by commas first.
+    """
     sort = query.get("sort", "")
     return Wanted(
         text=query.get("q", "")[:MOST_TEXT],
@@ -94,7 +101,15 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
         sort=sort if sort in KEYS else "needs",
         is_down=query.get("dir", "") == "down",
         is_whole=query.get("all", "") == "1",
+        columns=_columns(query.get("cols", "").split(",")),
     )
+
+
+def _columns(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of these keys; the usual ones where they name none."""
+    wanted = frozenset(keys)
+    chosen = tuple(column.key for column in IN_LINE if column.key in wanted | {"job"})
+    return chosen if len(chosen) > 1 or wanted == {"job"} else USUAL
 
 
 def wanted_from(address: str) -> Wanted:

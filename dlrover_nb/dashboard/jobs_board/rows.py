@@ -23,11 +23,28 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.widgets.rows.job_cells import Cell
 
-    Wire = str | list[str | float]
+    Wire = str | list[str | float | None]
 
-__all__ = ["COLUMNS", "KEYS", "Column", "JobRow", "ordered", "row_of", "sort_value"]
+__all__ = [
+    "BELOW",
+    "COLUMNS",
+    "IN_LINE",
+    "KEYS",
+    "USUAL",
+    "Column",
+    "JobRow",
+    "ordered",
+    "row_of",
+    "sort_value",
+]
 
 KEYS = {column.key: column for column in COLUMNS}
+IN_LINE = tuple(column for column in COLUMNS if column.width)
+(BELOW,) = (column for column in COLUMNS if not column.width)  # the second line of a row
+USUAL = (  # unless others are chosen
+    "job", "state", "needs", "started", "owner", "rate", "quality", "versus", "memory", "cost", "done",
+    "ends",
+)  # fmt: skip
 _PLACES = {key: place for place, key in enumerate(KEYS)}
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -57,7 +74,7 @@ class JobRow:
         changed = {
             key: _wire(cell)
             for key, cell, before in zip(KEYS, self.cells, old.cells, strict=True)
-            if cell.text != before.text or cell.value != before.value
+            if (cell.text, cell.value, cell.exact) != (before.text, before.value, before.exact)
         }
         if self.phase != old.phase:
             changed["_phase"] = self.phase
@@ -67,7 +84,12 @@ class JobRow:
 
 
 def _wire(cell: Cell) -> Wire:
-    """Return a cell in an event: its text, with what it is sorted by where that is no number in it."""
+    """Return a cell in an event: its text, what it is sorted by, and what its words round.
+
+    Only the text is sent where it has the number that it is sorted by, and rounds nothing.
+    """
+    if cell.exact:
+        return [cell.text, cell.value, cell.exact]
     return cell.text if cell.value is None else [cell.text, cell.value]
 
 
@@ -75,9 +97,9 @@ def _flag(row: JobRow) -> str:
     return "1" if row.needs else ""
 
 
-def row_of(job: JobSummary, silent_s: float = 0.0) -> JobRow:
+def row_of(job: JobSummary, silent_s: float = 0.0, now_s: float | None = None) -> JobRow:
     """Return the row of a job; one whose master has been silent for a while keeps what it said last."""
-    line = line_of(job, silent_s)
+    line = line_of(job, silent_s, now_s)
     needs = tuple(words for _, words in line.needs)
     return JobRow(job.name, whole_cells(COLUMNS, line), str(job.phase), job.owner, needs)
 

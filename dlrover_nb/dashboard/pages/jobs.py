@@ -16,8 +16,9 @@ from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.dashboard.forms.flash import flash_html
 from dlrover_nb.dashboard.jobs_board.boards import board
+from dlrover_nb.dashboard.jobs_board.elsewhere import elsewhere
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, wanted_of
-from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, ordered
+from dlrover_nb.dashboard.jobs_board.rows import IN_LINE, KEYS, USUAL, ordered
 from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.rendering import render
@@ -49,7 +50,7 @@ def body(visit: Visit) -> Markup:
         When the person has no role where these jobs run.
     """
     check_may_view(visit)
-    shown, wanted = board(visit.team.cluster(visit.cluster)), wanted_of(visit.query)
+    shown, wanted = board(visit.team.cluster(visit.cluster)), _wanted(visit)
     owners = sorted({row.owner for row in shown.rows.values() if row.owner} | ({wanted.owner} - {""}))
     lines, count = _lines(visit.cluster, wanted, shown)
     return render(
@@ -67,12 +68,36 @@ def body(visit: Visit) -> Markup:
         ],
         count=count,
         most_drawn=MOST_DRAWN,
-        columns=COLUMNS,
-        heads=[(column, _sorted_address(visit, wanted, column)) for column in COLUMNS],
+        usual=",".join(USUAL),
+        columns=_placed(wanted),
+        heads=[(each, _sorted_address(visit, wanted, each.column)) for each in _placed(wanted)],
         lines=lines,
+        places=() if lines else elsewhere(visit),
         people=[person.cells for person in shown.people],
         decisions=_decisions(visit),
     )
+
+
+def _wanted(visit: Visit) -> Wanted:
+    """Return what the address asks for; a form without scripts names each column alone."""
+    return wanted_of({**visit.query, "cols": ",".join(visit.several.get("cols", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A column in the table: whether it is shown, and its share of the width in percent."""
+
+    column: Column
+    is_shown: bool
+    percent: str
+
+
+def _placed(wanted: Wanted) -> list[_Placed]:
+    whole = sum(KEYS[key].width for key in wanted.columns)
+    return [
+        _Placed(column, column.key in wanted.columns, f"{100 * column.width / whole:.2f}")
+        for column in IN_LINE
+    ]
 
 
 def check_may_view(visit: Visit) -> None:
@@ -104,17 +129,22 @@ def _sorted_address(visit: Visit, wanted: Wanted, column: Column) -> str:
 def _lines(cluster: str, wanted: Wanted, shown: Board) -> tuple[list[tuple[object, ...]], str]:
     """Return all rows in their order, and how many there are in words.
 
-    The beginnings of cells are made once for a column: made for each cell, 1,000 rows took a third longer.
+    The last cell of a row is its second line. The beginnings of cells are made once for a column: made for
+    each cell, 1,000 rows took a third longer.
     """
     rows = ordered(shown.rows.values(), wanted.sort, is_down=wanted.is_down)
     drawn, n_match = wanted.drawn(rows)
     job, past = job_link(cluster, ""), history_link(cluster, "")  # all the same but for the name at their end
-    tags = [render("cell.html", column=column) for column in COLUMNS[1:]]
+    tags = [render("cell.html", column=column, shown=wanted.columns) for column in IN_LINE[1:]]
     lines: list[tuple[object, ...]] = []
     for row in rows:
         name, needs = quote_plus(row.name), "1" if row.needs else ""
-        cells = [(tag, _sort(cell.value), cell.text) for tag, cell in zip(tags, row.cells[1:], strict=True)]
-        lines.append((row.name, row.phase, needs, row.name in drawn, job + name, past + name, cells))
+        cells = [
+            (tag, _sort(cell.value), cell.exact, cell.text)
+            for tag, cell in zip(tags, row.cells[1:], strict=False)
+        ]
+        below = row.cells[-1].text
+        lines.append((row.name, row.phase, needs, row.name in drawn, job + name, past + name, cells, below))
     return lines, count_words(n_match, len(drawn), len(rows))
 
 

@@ -4,6 +4,7 @@
 import { follow } from "./events.js";
 
 const MISSING = "-";
+const BELOW = "sentence"; // the second line of a row
 const SEARCHED = ["owner", "state", "proposal", "needs"];
 const SORT_MS = 4000; // rows change their places no more often, and never under the pointer or the focus
 const CHART_MS = 300_000;
@@ -12,49 +13,64 @@ const natural = new Intl.Collator("en", { numeric: true });
 
 const page = document.getElementById("jobs");
 const table = document.getElementById("table");
-const body = table.tBodies[0];
 const form = document.getElementById("filters");
 const count = document.getElementById("count");
+const none = document.getElementById("none");
 const columns = [...table.tHead.rows[0].cells].map((cell) => ({
   key: cell.dataset.c,
   isNumber: cell.classList.contains("n"),
   cell,
 }));
+const widths = [...table.querySelectorAll("col")];
 const isNumber = Object.fromEntries(columns.map((column) => [column.key, column.isNumber]));
-const rows = new Map([...body.rows].map((line) => [line.dataset.job, rowOf(line)]));
+const rows = new Map([...table.tBodies].map((line) => [line.dataset.job, rowOf(line)]));
 const chart = [];
 let sortedMs = 0;
 
+// A job is a part of the table of its own, of two lines: its cells, and its sentence.
 function rowOf(line) {
-  const cells = Object.fromEntries([...line.cells].map((cell) => [cell.dataset.c, cell]));
-  return { line, cells, searched: null };
+  const all = [...line.rows].flatMap((each) => [...each.cells]);
+  return { line, cells: Object.fromEntries(all.map((cell) => [cell.dataset.c, cell])), searched: null };
 }
 
 function newRow(name) {
-  const line = document.createElement("tr");
+  const line = document.createElement("tbody");
   line.dataset.job = name;
-  for (const { key, isNumber: number } of columns) {
+  const cells = line.insertRow();
+  for (const { key, isNumber: number, cell: head } of columns) {
     const cell = document.createElement(key === "job" ? "th" : "td");
     cell.dataset.c = key;
+    cell.hidden = head.hidden;
     if (number) cell.className = "n";
     if (key === "job") {
       cell.scope = "row";
-      const link = document.createElement("a");
-      link.href = `job?${new URLSearchParams({ cluster: page.dataset.cluster, name })}`;
-      link.textContent = name;
-      const past = document.createElement("a");
-      past.className = "jobs-past";
-      past.href = `history?${new URLSearchParams({ cluster: page.dataset.cluster, q: name })}`;
-      past.textContent = "runs";
-      past.setAttribute("aria-label", `Past runs of ${name}`);
-      cell.append(link, " ", past);
+      cell.append(...links(name));
     }
-    line.append(cell);
+    cells.append(cell);
   }
-  body.append(line);
+  const below = line.insertRow();
+  below.className = "jobs-below";
+  const sentence = below.insertCell();
+  sentence.dataset.c = BELOW;
+  sentence.colSpan = columns.filter(({ cell }) => !cell.hidden).length;
+  sentence.append(document.createElement("span"));
+  table.append(line);
   const row = rowOf(line);
   rows.set(name, row);
   return row;
+}
+
+function links(name) {
+  const link = document.createElement("a");
+  link.className = "jobs-name";
+  link.href = `job?${new URLSearchParams({ cluster: page.dataset.cluster, name })}`;
+  link.textContent = name;
+  const past = document.createElement("a");
+  past.className = "jobs-past";
+  past.href = `history?${new URLSearchParams({ cluster: page.dataset.cluster, q: name })}`;
+  past.textContent = "runs";
+  past.setAttribute("aria-label", `Past runs of ${name}`);
+  return [link, " ", past];
 }
 
 // what a person wants to see
@@ -69,7 +85,26 @@ function wanted() {
     sort: page.dataset.sort === "needs" ? "" : page.dataset.sort,
     dir: page.dataset.dir,
     all: data.get("all") || "",
+    cols: chosen() === table.dataset.usual ? "" : chosen(),
   };
+}
+
+function chosen() {
+  const checked = new Set(new FormData(form).getAll("cols"));
+  return columns.map(({ key }) => key).filter((key) => key === "job" || checked.has(key)).join(",");
+}
+
+// Shows the columns that are chosen, which share the width as they did.
+function showColumns() {
+  const keys = new Set(chosen().split(","));
+  const isHidden = columns.map(({ key }) => !keys.has(key));
+  const whole = widths.reduce((sum, col, at) => sum + (isHidden[at] ? 0 : Number(col.dataset.width)), 0);
+  columns.forEach(({ key, cell }, at) => {
+    cell.hidden = widths[at].hidden = isHidden[at];
+    widths[at].style.width = `${(100 * Number(widths[at].dataset.width)) / whole}%`;
+    for (const row of rows.values()) row.cells[key].hidden = isHidden[at];
+  });
+  for (const row of rows.values()) row.cells[BELOW].colSpan = keys.size;
 }
 
 function shows(row, want, words) {
@@ -85,7 +120,7 @@ function filter() {
   const words = want.q.toLowerCase().split(/\s+/).filter(Boolean);
   const most = want.all ? Infinity : Number(table.dataset.most);
   let nMatch = 0;
-  for (const line of body.rows) {
+  for (const line of table.tBodies) {
     const isMatch = shows(rows.get(line.dataset.job), want, words);
     const isDrawn = isMatch && nMatch < most;
     if (line.hidden === isDrawn) line.hidden = !isDrawn;
@@ -95,6 +130,7 @@ function filter() {
   const rest = nMatch > most ? `; the first ${told(most)} are drawn` : "";
   const text = `${told(nMatch)} of ${told(rows.size)} job${rows.size === 1 ? "" : "s"}${rest}`;
   if (count.textContent !== text) count.textContent = text;
+  none.hidden = rows.size > 0;
 }
 
 function value(row, key) {
@@ -122,9 +158,10 @@ function sort() {
     return (a.value === null ? 0 : way * compare(a.value, b.value)) || natural.compare(a.name, b.name);
   });
   const focused = document.activeElement;
-  if (all.some(({ row }, at) => body.rows[at] !== row.line)) {
-    body.append(...all.map(({ row }) => row.line));
-    if (body.contains(focused)) focused.focus({ preventScroll: true });
+  const placed = [...table.tBodies];
+  if (all.some(({ row }, at) => placed[at] !== row.line)) {
+    table.append(...all.map(({ row }) => row.line));
+    if (table.contains(focused)) focused.focus({ preventScroll: true });
   }
   sortedMs = Date.now();
 }
@@ -144,12 +181,13 @@ function keepAddress() {
   for (const field of document.querySelectorAll("input[name=view]")) field.value = view;
 }
 
-form.addEventListener("input", () => {
+form.addEventListener("input", (event) => {
+  if (event.target.name === "cols") showColumns();
   filter();
   keepAddress();
 });
 form.addEventListener("submit", (event) => event.preventDefault());
-form.querySelector("button").hidden = true;
+form.querySelector(":scope > button").hidden = true;
 table.tHead.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-sort]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -181,7 +219,7 @@ function take(message) {
   if (message.w) document.getElementById("news").textContent = message.w.join(" ");
   draw();
   if (message.c || message.g) {
-    const isBusy = body.matches(":hover") || body.contains(document.activeElement);
+    const isBusy = table.querySelector("tbody:hover") || document.activeElement.closest("#table tbody");
     if (!isBusy && Date.now() - sortedMs > SORT_MS) sort();
     filter();
   }
@@ -193,11 +231,14 @@ function change(row, cells) {
       row.line.dataset[key.slice(1)] = told;
       continue;
     }
-    const [text, number] = Array.isArray(told) ? told : [told];
+    const [text, number, exact] = Array.isArray(told) ? told : [told];
     const cell = row.cells[key];
-    if (number === undefined) delete cell.dataset.s;
+    if (number === undefined || number === null) delete cell.dataset.s;
     else cell.dataset.s = number;
-    if (key !== "job") cell.textContent = text;
+    if (exact) cell.title = exact;
+    else cell.removeAttribute("title");
+    if (key === BELOW) cell.firstElementChild.textContent = text;
+    else if (key !== "job") cell.textContent = text;
     if (key === "owner") offer(text);
     if (SEARCHED.includes(key)) row.searched = null;
   }

@@ -2,32 +2,39 @@
 
 The most important line of each view, and the same words in all of them. What waits for a person comes first,
 then what goes on, then how the last change turned out. Each state is a function that returns None where it
-does not hold; the first that holds speaks.
+does not hold; the first that holds speaks. The words that the line of a job in a list has too are those of
+`widgets.sentences`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
+<<<<<<< HEAD
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import units
+=======
+from dlrover_nb.core.structs.views.summary import proposed_change, share_done
+from dlrover_nb.widgets import moves, units
+from dlrover_nb.widgets import sentences as words
+>>>>>>> jobsx
 from dlrover_nb.widgets.blocks import Lead, Tone
-from dlrover_nb.widgets.jobs import moves
 from dlrover_nb.widgets.jobs.wait_lines import text_of
 from dlrover_nb.widgets.oom import running_out
+from dlrover_nb.widgets.sentences import about, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
-    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
     State = Callable[[JobSnapshot], Lead | None]
 
@@ -39,7 +46,7 @@ def headline(snapshot: JobSnapshot) -> Lead:
 
 def old_picture(age_s: float) -> Lead:
     """Return what is said instead where the job's master does not answer: nothing can be decided then."""
-    return Lead(f"This picture is {_about(age_s)} old; reconnecting.", tone=Tone.WARNING)
+    return Lead(f"This picture is {about(age_s)} old; reconnecting.", tone=Tone.WARNING)
 
 
 def answer_labels(proposal: Proposal | None) -> tuple[str, str]:
@@ -59,21 +66,19 @@ OTHER_LABEL = "Something else…"
 def _failed(snapshot: JobSnapshot) -> Lead | None:
     if snapshot.phase is not JobPhase.FAILED:
         return None
-    why = snapshot.message.rstrip(".") or "the reason is not known; the job's logs may tell"
-    return Lead(f"Failed after {_ran_for(snapshot)}: {why}.", _trained(snapshot), Tone.FAILED)
+    return Lead(words.failed(_ran_s(snapshot), snapshot.message), _trained(snapshot), Tone.FAILED)
 
 
 def _done(snapshot: JobSnapshot) -> Lead | None:
     if not snapshot.phase.is_final:
         return None
     if snapshot.phase is JobPhase.STOPPED:
-        return Lead(f"Stopped after {_ran_for(snapshot)}.", _trained(snapshot))
-    quality = "" if snapshot.evaluation is None else f": {snapshot.evaluation}"
-    return Lead(f"Done in {_ran_for(snapshot)}{quality}.")
+        return Lead(words.stopped(_ran_s(snapshot)), _trained(snapshot))
+    return Lead(words.done(_ran_s(snapshot), snapshot.evaluation))
 
 
-def _ran_for(snapshot: JobSnapshot) -> str:
-    return _about((snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s)
+def _ran_s(snapshot: JobSnapshot) -> float:
+    return (snapshot.ended_at_s or snapshot.at_s) - snapshot.started_at_s
 
 
 def _trained(snapshot: JobSnapshot) -> str:
@@ -88,12 +93,11 @@ def _rows_in_question(snapshot: JobSnapshot) -> Lead | None:
     if not snapshot.quarantined:
         return None
     first, *more = snapshot.quarantined
-    n_worker, n_row = len(first.killed), first.stop - first.start - first.n_row_done
+    n_row = first.stop - first.start - first.n_row_done
     waits = "waits" if len(more) == 1 else "wait"
     others = f" {units.counted(len(more), 'more shard')} {waits} too." if more else ""
     return Lead(
-        f"Rows {first.start:,} to {first.stop:,} ended {moves.counted(n_worker, Role.WORKER)} "
-        f"(shard {first.shard}).",
+        words.rows_in_question(first),
         f"Repair the data and try again, or go on without the {n_row:,} rows left of it.{others}",
         Tone.WARNING,
     )
@@ -108,6 +112,7 @@ def _memory(snapshot: JobSnapshot) -> Lead | None:
 
 def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     """Return the sentence of an open proposal, whatever else the job has to say."""
+<<<<<<< HEAD
     change = moves.move(proposal.baseline.plan, proposal.candidate.plan).order
     match proposal.kind:
         case ProposalKind.PROTECT:
@@ -122,6 +127,13 @@ def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
         case _:
             assert_never(proposal.kind)
     return Lead(words, _reason(proposal, snapshot), Tone.NEWS)
+=======
+    full = next(iter(running_out(snapshot)), None)
+    text = words.proposed(proposed_change(proposal), _currency(snapshot), full)
+    if proposal.kind is ProposalKind.PROTECT:
+        return Lead(text, _price_and_pause(proposal, snapshot), Tone.WARNING)
+    return Lead(text, _reason(proposal, snapshot), Tone.NEWS)
+>>>>>>> jobsx
 
 
 def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
@@ -129,6 +141,7 @@ def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     return replace(proposed(proposal, snapshot), detail="")
 
 
+<<<<<<< HEAD
 def _short_words(snapshot: JobSnapshot) -> str:
     """Say why memory is needed where no forecast says when it is full: a node was killed for lack of it."""
     return _sentence(snapshot.memory_needs[0]) if snapshot.memory_needs else "Memory is short."
@@ -149,25 +162,11 @@ def _chance(probability: float) -> str:
     return "almost certain" if tenths else f"{units.percent(probability)} chance"
 
 
+=======
+>>>>>>> jobsx
 def _proposed(snapshot: JobSnapshot) -> Lead | None:
     proposal = snapshot.open_proposal
     return None if proposal is None else proposed(proposal, snapshot)
-
-
-def _trial_words(proposal: Proposal) -> str:
-    new, now = proposal.candidate.prediction, proposal.baseline.prediction
-    evidence = "nothing like it has run yet" if new.extrapolates else "what has run does not tell"
-    doing = moves.move(proposal.baseline.plan, proposal.candidate.plan).doing
-    return _sentence(f"try {doing}: {evidence}, so anything from {moves.band(new, now)} times as fast")
-
-
-def _better_words(proposal: Proposal, snapshot: JobSnapshot) -> str:
-    candidate, base = proposal.candidate, proposal.baseline
-    faster = candidate.prediction.samples_per_s / base.prediction.samples_per_s
-    band = moves.band(candidate.prediction, base.prediction)
-    price = moves.price_words(candidate, base, _currency(snapshot))
-    change = moves.move(base.plan, candidate.plan).order
-    return _sentence(f"{change}: {moves.times(faster)} ({band}){price and ' ' + price}")
 
 
 def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
@@ -176,6 +175,7 @@ def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
     why = "A trial: it tells what such plans bring." if is_trial else proposal.candidate.reason
     waits = f"Auto mode waits: {proposal.note}." if proposal.note and snapshot.mode is Mode.AUTO else ""
     price = _price_and_pause(proposal, snapshot, with_price=is_trial)
+<<<<<<< HEAD
     known = (why and _sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
     return " ".join(filter(None, (*known, price, waits)))
 
@@ -188,18 +188,22 @@ def _tried_before(proposal: Proposal, snapshot: JobSnapshot) -> str:
 
 def _returned(proposal: Proposal) -> str:
     return "" if proposal.returned is None else proposal.returned.words
+=======
+    return " ".join(filter(None, (why and sentence(why), price, waits)))
+>>>>>>> jobsx
 
 
 def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: bool = True) -> str:
     """Return what the change costs, as sentences; whether prices are assumed also where others name them."""
     pause_s, parts = proposal.candidate.transition_s, []
-    price = moves.price_words(proposal.candidate, proposal.baseline, _currency(snapshot))
+    new, now = proposal.candidate.cost_per_hour, proposal.baseline.cost_per_hour
+    price = moves.price_words(new, now, _currency(snapshot))
     if with_price and price.startswith("for "):
         parts.append(f"it costs {price.removeprefix('for ')}")
     if pause_s > 0:
-        parts.append(f"the change pauses training for {_about(pause_s)}")
+        parts.append(f"the change pauses training for {about(pause_s)}")
     assumed = "Prices are assumed." if snapshot.spec.prices.assumed and price else ""
-    costs = _sentence("; ".join(parts)) if parts else ""
+    costs = sentence("; ".join(parts)) if parts else ""
     return " ".join(filter(None, (costs, assumed)))
 
 
@@ -207,8 +211,7 @@ def _slow_node(snapshot: JobSnapshot) -> Lead | None:
     action = snapshot.open_mitigation
     if action is None:
         return None
-    gain = "" if action.gain is None else f": about {units.percent(action.gain)} faster"
-    return Lead(_sentence(f"{action.words}{gain}"), _sentence(action.why), Tone.NEWS)
+    return Lead(words.slow_node(action.words, action.gain), sentence(action.why), Tone.NEWS)
 
 
 # what goes on
@@ -227,30 +230,30 @@ def _under_way(snapshot: JobSnapshot) -> Lead | None:
     decision = next((d for d in snapshot.decisions if d.id == snapshot.under_way), None)
     if decision is None or snapshot.ran is None or snapshot.ran == snapshot.target:
         return None
-    since = _about(max(snapshot.at_s - decision.at_s, 0.0))
+    since = about(max(snapshot.at_s - decision.at_s, 0.0))
     waits = [node for node in snapshot.nodes if node.waits_for]
     state = f"{units.counted(len(waits), 'node')} waiting for room, " if waits else ""
     goes_on = "Training goes on." if snapshot.samples_per_s > 0 else "Training is paused."
     doing = moves.move(snapshot.ran, snapshot.target).doing
-    return Lead(f"{_sentence(f'{doing}: {state}{since} so far')} {goes_on}", tone=Tone.NEWS)
+    return Lead(f"{sentence(f'{doing}: {state}{since} so far')} {goes_on}", tone=Tone.NEWS)
 
 
 def _host_is_busy(snapshot: JobSnapshot) -> Lead | None:
-    words = "" if snapshot.host is None else snapshot.host.words
-    return Lead(words, tone=Tone.WARNING) if words else None
+    text = "" if snapshot.host is None else snapshot.host.words
+    return Lead(text, tone=Tone.WARNING) if text else None
 
 
 def _evaluating(snapshot: JobSnapshot) -> Lead | None:
     if snapshot.phase is not JobPhase.EVALUATING:
         return None
-    return Lead("All rows are trained: the model is being evaluated.")
+    return Lead(words.EVALUATING)
 
 
 def _measuring(snapshot: JobSnapshot) -> Lead | None:
     if snapshot.measuring:
         return Lead("The new plan runs. Measuring what it brings.")
     if snapshot.fit is None and snapshot.mode is not Mode.MANUAL:
-        return Lead("Measuring this plan: a proposal needs a few steady windows.")
+        return Lead(words.MEASURING)
     return None
 
 
@@ -262,6 +265,7 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
     before, predicted = outcome.before_samples_per_s, outcome.predicted
     if not before or predicted is None:
         return None
+<<<<<<< HEAD
     reached, wanted = outcome.measured_samples_per_s / before, predicted.samples_per_s / before
     if outcome.inside_band and not outcome.has_host_changed:
         words = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
@@ -270,9 +274,15 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
         words = f"{moves.factor(reached)} times as fast as before instead of {moves.factor(wanted)}, "
         words += "but only because other work on the host changed."
         return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
+=======
+    reached, wanted = outcome.measured_samples_per_s / before, promised.samples_per_s / before
+    if outcome.inside_band:
+        text = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
+        return Lead(text, f"{_host_part(outcome)}{_next(snapshot)}")
+>>>>>>> jobsx
     side = "Slower" if reached < wanted else "Faster"
-    words = f"{side} than predicted: {moves.factor(reached)} times as fast as before instead of "
-    return Lead(f"{words}{moves.factor(wanted)}.", f"{_host_part(outcome)}{_next(snapshot)}")
+    text = f"{side} than predicted: {moves.factor(reached)} times as fast as before instead of "
+    return Lead(f"{text}{moves.factor(wanted)}.", f"{_host_part(outcome)}{_next(snapshot)}")
 
 
 def _host_part(outcome: Outcome) -> str:
@@ -288,7 +298,7 @@ def _next(snapshot: JobSnapshot) -> str:
 
 def _nothing_to_do(snapshot: JobSnapshot) -> Lead:
     if snapshot.mode is Mode.MANUAL:
-        return Lead("Manual mode: you decide, and nothing is proposed.")
+        return Lead(words.MANUAL)
     front = snapshot.front
     if front is None:
         return Lead("No proposal yet.")
@@ -318,13 +328,3 @@ STATES: tuple[State, ...] = (
 
 def _currency(snapshot: JobSnapshot) -> str:
     return snapshot.front.currency if snapshot.front else snapshot.spec.prices.currency
-
-
-def _sentence(text: str) -> str:
-    """Return text with a capital letter and one full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
-
-
-def _about(seconds: float) -> str:
-    """Return a time span with two digits."""
-    return units.duration(float(f"{seconds:.2g}") if seconds < 90 else 60 * float(f"{seconds / 60:.2g}"))

@@ -12,9 +12,11 @@ from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.jobs.headline import sentence_alone
-from dlrover_nb.widgets.jobs.moves import band
 from dlrover_nb.widgets.jobs.restarts import restart_facts
 from dlrover_nb.widgets.jobs.status import commands, fit_words
+from dlrover_nb.widgets.moves import band
+
+SAME = "same"  # of a size that a change leaves as it is
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,7 +219,7 @@ def diff_rows(before: ResourcePlan, after: ResourcePlan) -> tuple[tuple[str, str
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.4g}" if abs(value) > 1e-9 else "same"
+    return f"{value:+.4g}" if abs(value) > 1e-9 else SAME
 
 
 def diff_table(proposal: Proposal) -> Table:

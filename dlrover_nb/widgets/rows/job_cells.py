@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.plan.deadline import percent as chance_words
 from dlrover_nb.core.structs.plan.prices import ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.mitigations import gain_words
+from dlrover_nb.widgets.rows.job_sentence import job_sentence
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.candidates import Prediction
@@ -29,17 +30,25 @@ SILENT_STEP_S = 5.0  # a finer count of the seconds without an answer would only
 
 
 class Rank(IntEnum):
-    """What stands first in a list: what needs a person, most urgent first, then what runs, then the rest."""
+    """What stands first in a list: what runs and needs a person, most urgent first, then the rest.
+
+    A failed job needs a look, but nothing gets worse meanwhile: it stands below what runs.
+    """
 
     ANSWER = 0
     MEMORY = 1
-    FAILED = 2
-    SILENT = 3
-    NODES = 4
-    LIMIT = 5
-    SLOW = 6
-    RUNS = 7
+    SILENT = 2
+    NODES = 3
+    LIMIT = 4
+    SLOW = 5
+    RUNS = 6
+    FAILED = 7
     ENDED = 8
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a job of this rank needs something of a person."""
+        return self not in {Rank.RUNS, Rank.ENDED}
 
 
 class Liveness(IntEnum):
@@ -65,11 +74,14 @@ class JobLine:
         For how long it has given no answer since; 0: it answers.
     needs
         What it needs of a person, most urgent first, each with its rank.
+    now_s
+        The time now, for a list that is drawn anew all the time; None: for one that is saved.
     """
 
     job: JobSummary
     silent_s: float
     needs: Needs
+    now_s: float | None = None
 
     @property
     def rank(self) -> Rank:
@@ -86,21 +98,23 @@ class JobLine:
         return Liveness.SILENT if self.silent_s or not self.job.live else Liveness.ANSWERING
 
 
-def line_of(job: JobSummary, silent_s: float = 0.0) -> JobLine:
+def line_of(job: JobSummary, silent_s: float = 0.0, now_s: float | None = None) -> JobLine:
     """Return the line of a job; one whose master is silent keeps what it said last."""
-    return JobLine(job, silent_s, needs(job, silent_s))
+    return JobLine(job, silent_s, needs(job, silent_s), now_s)
 
 
 class Cell(NamedTuple):
     """Words, and the number that they are sorted by where it is not the first one in them.
 
     `why`: the reason behind the words; a list with room below itself tells it there, others in the cell.
+    `exact`: what the words round, for who points at them.
     It is a tuple, which is made in a third of the time of a frozen record: there are 12,000 of them a second.
     """
 
     text: str
     value: float | None = None
     why: str = ""
+    exact: str = ""
 
     @property
     def whole(self) -> Cell:
@@ -119,6 +133,7 @@ def needs(job: JobSummary, silent_s: float = 0.0) -> Needs:
     wanted = (
         (Rank.SILENT, "master silent", silent_s > 0),
         (Rank.ANSWER, f"answer {' and '.join(waiting)}" if waiting else "", bool(waiting)),
+        (Rank.ANSWER, "rows in question", outlook.n_in_question > 0),
         (Rank.MEMORY, "memory", bool(job.memory_needs)),
         (Rank.NODES, "nodes wait", outlook.n_waiting > 0),
         (Rank.LIMIT, "deadline", outlook.in_time is not None and outlook.in_time < DEADLINE_CHANCE),
@@ -161,6 +176,31 @@ def _remarks(line: JobLine) -> str:
     elif not job.live:
         remarks.append("past" if job.phase.is_final else "no answer")
     return ", ".join(remarks)
+
+
+def started_cell(line: JobLine) -> Cell:
+    """Return when a job began: how long ago where the list is drawn anew all the time, else the moment."""
+    began_s, now_s = line.job.started_at_s, line.job.at_s if line.job.simulated else line.now_s
+    exact = units.clock(began_s)
+    if line.now_s is None or now_s is None:
+        return Cell(exact, began_s)
+    return Cell(units.ago(now_s - began_s), began_s, exact=exact)
+
+
+def quality_cell(line: JobLine) -> Cell:
+    """Return how good the model is: on the held-out rows, where it was evaluated, else on what it trains."""
+    evaluation, loss = line.job.outlook.evaluation, line.job.outlook.loss
+    if evaluation is not None:
+        exact = f"log loss {evaluation.log_loss:.4f} on {evaluation.n_sample:,} held-out rows"
+        return Cell(f"AUC {evaluation.auc:.4f}", evaluation.auc, exact=exact)
+    return Cell(f"loss {loss:.3g}", loss) if loss is not None and math.isfinite(loss) else EMPTY
+
+
+def sentence_cell(line: JobLine) -> Cell:
+    """Return what a colleague would say of the job; of a silent one, what that would have been."""
+    text = job_sentence(line.job)
+    is_old = line.liveness is Liveness.SILENT and line.job.plan is not None
+    return Cell(f"Last heard: {text}" if is_old else text)
 
 
 def versus_cell(line: JobLine) -> Cell:

@@ -14,6 +14,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.rows import job_cells as cells
 from dlrover_nb.widgets.rows.columns import BAND, PLAN, through
 from dlrover_nb.widgets.rows.job_cells import EMPTY, Cell, Liveness
+from dlrover_nb.widgets.rows.job_sentence import job_sentence
 from dlrover_nb.widgets.rows.tables import Columns, fields
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class JobColumn:
     least
         The liveness below which the cell is empty.
     width
-        Share of the dashboard's width in percent, 100 in all: fixed, so that a changed cell moves no other.
+        Share of the dashboard's width, beside those of its other columns: fixed, so that a changed cell moves
+        no other. 0: it is drawn below the row.
     """
 
     key: str
@@ -64,14 +66,13 @@ COLUMNS = (
     JobColumn("job", "job", lambda line: Cell(line.job.name), fields("job=name"), width=12),
     JobColumn("state", "state", cells.state_cell, fields("phase live simulated message"), width=11),
     JobColumn("owner", "owner", lambda line: Cell(line.job.owner or units.MISSING), fields("owner"), width=8),
-    JobColumn(
-        "started", "started", lambda line: Cell(units.clock(line.job.started_at_s)), fields("started_at_s")
-    ),
+    JobColumn("started", "started", cells.started_cell, fields("started_at_s ended_at_s"), width=7),
     JobColumn(
         "plan",
         "plan",
         lambda line: Cell(line.job.plan.short if line.job.plan else units.MISSING),
         through("plan", PLAN),
+        width=10,
     ),
     JobColumn(
         "mode",
@@ -88,6 +89,13 @@ COLUMNS = (
         fields("samples_per_s"),
         is_number=True,
         least=_ANSWERING,
+        width=7,
+    ),
+    JobColumn(
+        "quality",
+        "quality",
+        cells.quality_cell,
+        {**fields("loss=outlook.loss"), **through("outlook.evaluation", fields("auc log_loss"))},
         width=7,
     ),
     JobColumn(
@@ -158,6 +166,7 @@ COLUMNS = (
         {"needs": lambda job: cells.needs_words(cells.needs(job))},
         width=9,
     ),
+    JobColumn("sentence", "in a sentence", cells.sentence_cell, {"sentence": job_sentence}),
 )
 JOBS: Columns[JobSummary] = Columns({name: get for column in COLUMNS for name, get in column.data.items()})
 
@@ -169,7 +178,10 @@ def _drawn(keys: str) -> tuple[JobColumn, ...]:
 
 NOTEBOOK = _drawn("job state owner started plan rate done needs")  # and the command line
 LIVE = _drawn("job state plan rate done ends needs warning")
-DASHBOARD = _drawn("job needs state owner mode rate versus memory cost done ends proposal")
+DASHBOARD = _drawn(
+    "job state needs started owner plan mode rate quality versus memory cost done ends proposal sentence"
+)
+COMPARED = _drawn("state sentence owner started plan mode rate quality versus memory cost done ends")
 
 
 def job_cells(columns: Iterable[JobColumn], line: JobLine) -> tuple[Cell, ...]:

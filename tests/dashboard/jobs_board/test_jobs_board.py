@@ -15,8 +15,18 @@ from dlrover_nb.core.structs.views.summary import UNKNOWN, summarize
 from dlrover_nb.dashboard.jobs_board.boards import KEPT_S, SHOWN_S, LastSeen
 from dlrover_nb.dashboard.jobs_board.deltas import EMPTY, MOST_NEWS, board_of, delta
 from dlrover_nb.dashboard.jobs_board.filters import MOST_DRAWN, Wanted, wanted_from, wanted_of
-from dlrover_nb.dashboard.jobs_board.rows import COLUMNS, KEYS, ordered, row_of, sort_value
+from dlrover_nb.dashboard.jobs_board.rows import (
+    BELOW,
+    COLUMNS,
+    IN_LINE,
+    KEYS,
+    USUAL,
+    ordered,
+    row_of,
+    sort_value,
+)
 from dlrover_nb.dashboard.jobs_board.totals import decision_costs, decisions_sum, per_person
+from dlrover_nb.widgets import units
 from dlrover_nb.widgets.rows.job_totals import cost_rate, totals
 
 JOB = summarize(job_snapshot("ads", owner="ada"))
@@ -81,6 +91,14 @@ def test_only_changed_cells_travel():
     assert set(told["c"]["ads"]) == {"rate"}
 
 
+def test_a_rounded_time_travels_with_its_exact_one_and_again_only_when_its_words_change():
+    began_s = QUIET.started_at_s
+    row = row_of(QUIET, now_s=began_s + 200.0)
+    assert row.wire["started"] == ["3 min ago", began_s, units.clock(began_s)]
+    assert row_of(QUIET, now_s=began_s + 201.0).changes(row) == {}
+    assert set(row_of(QUIET, now_s=began_s + 250.0).changes(row)) == {"started"}
+
+
 def test_new_proposals_and_failed_jobs_are_news_and_many_are_counted():
     failed = replace(QUIET, phase=JobPhase.FAILED, message="no memory\nTraceback")
     told = delta(board_of([QUIET], None), board_of([JOB, replace(failed, name="eve")], None))
@@ -97,7 +115,7 @@ def test_what_needs_somebody_stands_first_and_what_is_not_known_last():
     failed = replace(QUIET, name="b", phase=JobPhase.FAILED)
     ended = replace(QUIET, name="a", phase=JobPhase.SUCCEEDED)
     rows = [row_of(job) for job in (ended, failed, replace(QUIET, name="c"), JOB)]
-    assert [row.name for row in ordered(rows, "needs", is_down=False)] == ["ads", "b", "c", "a"]
+    assert [row.name for row in ordered(rows, "needs", is_down=False)] == ["ads", "c", "b", "a"]
     for is_down in (False, True):
         assert {row.name for row in ordered(rows, "rate", is_down=is_down)[-2:]} == {"a", "b"}
 
@@ -109,8 +127,9 @@ def test_an_end_that_is_not_known_stands_last_though_its_chance_is_known():
     assert sort_value(row, "ends") is None
 
 
-def test_the_columns_take_the_whole_width_and_no_more():
-    assert sum(column.width for column in COLUMNS) == 100
+def test_every_column_has_a_width_but_the_second_line_of_a_row():
+    assert [column.key for column in COLUMNS if not column.width] == [BELOW.key] == ["sentence"]
+    assert set(USUAL) < {column.key for column in IN_LINE}
 
 
 @given(st.lists(jobs, max_size=8, unique_by=lambda job: job.name), st.sampled_from([*KEYS]), st.booleans())
@@ -125,6 +144,9 @@ def test_every_column_can_be_sorted_both_ways_and_loses_no_row(told, key, is_dow
 wishes = st.builds(
     Wanted, st.text(max_size=20), st.sampled_from(["", *map(str, JobPhase)]), st.text(max_size=9), st.booleans(),
     st.sampled_from([*KEYS]), st.booleans(), st.booleans(),
+    st.sets(st.sampled_from([column.key for column in IN_LINE])).map(
+        lambda keys: tuple(column.key for column in IN_LINE if column.key in keys | {"job"})
+    ),
 )  # fmt: skip
 
 
@@ -154,7 +176,7 @@ def test_of_very_many_the_first_are_drawn_and_all_are_counted():
 
 
 def test_parameters_that_mean_nothing_are_left_out():
-    assert wanted_of({"sort": "<script>", "dir": "sideways", "needs": "yes"}) == Wanted()
+    assert wanted_of({"sort": "<script>", "dir": "sideways", "needs": "yes", "cols": "evil,"}) == Wanted()
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 200), st.sets(st.sampled_from("abc"))), min_size=1, max_size=8))
@@ -167,6 +189,14 @@ def test_a_job_that_was_heard_stays_until_its_master_was_silent_for_long(steps):
         last = {name: at_s for name, at_s in last.items() if now_s - at_s <= KEPT_S}
         assert {job.name for job in shown} == set(last)
         assert silent == {name: now_s - at_s for name, at_s in last.items() if now_s - at_s > SHOWN_S}
+
+
+def test_a_job_that_is_not_there_any_more_is_forgotten_at_once():
+    seen = LastSeen()
+    seen.with_silent((QUIET,), 0.0)
+    seen.forget(QUIET.name)
+    seen.forget("unknown")
+    assert seen.with_silent((), 1.0) == ((), {})
 
 
 def test_a_job_that_has_ended_is_not_waited_for():

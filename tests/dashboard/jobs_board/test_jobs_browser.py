@@ -65,16 +65,18 @@ def opened(page, server, path="jobs?cluster=a", who=ADMIN):
 
 
 def names(page):
-    return page.locator("#table tbody tr:visible th a:first-child").all_inner_texts()
+    return page.locator("#table tbody:visible a.jobs-name").all_inner_texts()
 
 
 def cell(page, job, key):
-    return page.locator(f'tr[data-job="{job}"] [data-c={key}]').inner_text()
+    return page.locator(f'tbody[data-job="{job}"] [data-c={key}]').inner_text()
 
 
 def test_what_needs_somebody_stands_first_and_no_name_is_code(page, axe):
-    assert names(page)[:2] == ["ads", HOSTILE]
+    assert (names(page)[0], names(page)[-1]) == ("ads", HOSTILE), "what has failed stands below what runs"
     assert cell(page, "ads", "needs") == "answer p2"
+    assert cell(page, "ads", "sentence").startswith("Add one worker")
+    assert page.locator('tbody[data-job="ads"] [data-c=started]').get_attribute("title").endswith("UTC")
     assert not page.failures
     assert not unnamed(page.locator("body").aria_snapshot())
     assert not broken_rules(page, axe)
@@ -88,7 +90,7 @@ def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, clu
     until(lambda: cell(page, "feed", "rate") == "4,321")
     cluster.masters["new"] = master_of("new")
     until(lambda: "Job new has a new proposal: p2" in page.locator("#news").inner_text())
-    assert page.locator('tr[data-job="new"] a:first-child').get_attribute("href") == "job?cluster=a&name=new"
+    assert page.locator('tbody[data-job="new"] a.jobs-name').get_attribute("href") == "job?cluster=a&name=new"
     with cluster.masters["new"].lock:
         cluster.masters["new"].state = replace(cluster.masters["new"].state, phase=JobPhase.STOPPED)
     until(lambda: cell(page, "new", "state") == "stopped")
@@ -102,7 +104,7 @@ def test_a_cell_changes_by_itself_and_what_is_new_is_read_out(page, masters, clu
 def test_filters_and_order_need_no_answer_stand_in_the_address_and_the_server_agrees(page, server, new_page):
     page.get_by_label("Search").fill("a")
     page.get_by_label("Search").fill("")
-    page.get_by_label("State").select_option("training")
+    page.get_by_role("combobox", name="State").select_option("training")
     page.get_by_role("link", name="Samples/s").click()
     page.get_by_role("link", name="Samples/s").click()
     shown = names(page)
@@ -117,8 +119,31 @@ def test_filters_and_order_need_no_answer_stand_in_the_address_and_the_server_ag
 
 
 @pytest.mark.more
+def test_columns_are_chosen_in_place_kept_in_the_address_and_a_new_job_has_them(
+    page, server, new_page, cluster
+):
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Column decides").check()
+    page.get_by_role("checkbox", name="Column owner").uncheck()
+    assert "cols=" in page.url
+    assert page.locator("th[data-c=mode]").is_visible()
+    assert page.locator("th[data-c=owner]").is_hidden()
+    cluster.masters["new"] = master_of("new")
+    until(lambda: "new" in names(page))
+    row = page.locator('tbody[data-job="new"]')
+    until(lambda: row.locator("[data-c=mode]").inner_text() == "suggest")
+    assert row.locator("[data-c=owner]").is_hidden()
+    other = opened(new_page(), server, page.url.removeprefix(server.url))
+    assert other.locator("th[data-c=owner]").is_hidden()
+    widths = "[...document.querySelectorAll('thead th:not([hidden])')].map((cell) => cell.offsetWidth)"
+    pairs = list(zip(other.evaluate(widths), page.evaluate(widths), strict=True))
+    assert all(abs(one - two) <= 2 for one, two in pairs), pairs
+    assert not page.failures
+
+
+@pytest.mark.more
 def test_a_view_is_saved_as_it_is_shown(page):
-    page.get_by_label("Owner").select_option("ada")
+    page.get_by_role("combobox", name="Owner").select_option("ada")
     page.get_by_label("Save this view as").fill("ada's")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("The view ada's is saved.").wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import threading
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -171,9 +172,9 @@ def test_the_page_is_whole_without_scripts_and_escapes_every_name(server):
     assert "within the band" in page or "below the band" in page
     assert 'href="job?cluster=a&amp;name=ads"' in page
     assert 'href="history?cluster=a&amp;q=ads" aria-label="Past runs of ads"' in page
-    assert page.count("<tr data-job") == 2
+    assert page.count("<tbody data-job") == 2
     narrowed = Client(server.url, "vera").get("jobs?cluster=a&q=ads&sort=rate&dir=down").text
-    assert narrowed.count(" hidden><th") == 1
+    assert narrowed.count(" hidden><tr>") == 1
     assert 'aria-sort="descending"' in narrowed
 
 
@@ -189,17 +190,18 @@ class Cells(HTMLParser):
         fields = dict(attrs)
         if "data-job" in fields:
             self._row = self.rows.setdefault(fields["data-job"], {})
-        self._cell = fields.get("data-c") if tag == "td" else None
-        if self._cell:
+        self._cell = fields.get("data-c") if tag == "td" else self._cell
+        if self._cell and tag == "td":
             self.classes[self._cell] = fields.get("class", "")
-            self._row[self._cell] = ["", *([float(fields["data-s"])] if "data-s" in fields else [])]
+            value = [float(fields["data-s"])] if "data-s" in fields else []
+            self._row[self._cell] = ["", *value, *([fields["title"]] if "title" in fields else [])]
 
     def handle_data(self, data):
         if self._cell:
             self._row[self._cell][0] += data
 
-    def handle_endtag(self, _):
-        self._cell = None
+    def handle_endtag(self, tag):
+        self._cell = None if tag == "td" else self._cell
 
 
 def test_each_cell_of_the_page_is_that_of_its_column(server, cluster):
@@ -210,10 +212,35 @@ def test_each_cell_of_the_page_is_that_of_its_column(server, cluster):
         wire = {key: told if isinstance(told, list) else [told] for key, told in row.wire.items()}
         del wire["job"], wire["_phase"], wire["_needs"]
         assert list(cells.rows[name]) == list(wire)
-        assert cells.rows[name] == {
-            key: [told[0], *(float(f"{number:g}") for number in told[1:])] for key, told in wire.items()
+        assert {key: told[:2] for key, told in cells.rows[name].items() if key != "started"} == {
+            key: [told[0], *(float(f"{number:g}") for number in told[1:2])]
+            for key, told in wire.items()
+            if key != "started"
         }
+        assert cells.rows[name]["started"][0].endswith(("ago", "now"))
+        assert cells.rows[name]["started"][2] == row.cell("started").text, (
+            "the exact time, for who points at it"
+        )
     assert cells.classes == {each.key: "n" if each.is_number else "" for each in COLUMNS[1:]}
+
+
+def test_the_columns_that_the_address_names_are_shown_also_where_no_script_joins_them(server):
+    client = Client(server.url, "vera")
+    for cols in ("cols=rate%2Cmode", "cols=mode&cols=rate"):
+        page = client.get(f"jobs?cluster=a&{cols}").text
+        heads = dict(re.findall(r'<th scope="col" data-c="(\w+)"([^>]*)>', page))
+        assert [key for key, rest in heads.items() if "hidden" not in rest] == ["job", "mode", "rate"]
+        assert 'colspan="3"' in page
+        assert re.search(r'name="cols" value="mode"[^>]* checked', page)
+        assert not re.search(r'name="cols" value="owner"[^>]* checked', page)
+
+
+def test_a_job_that_was_deleted_while_it_ran_goes_from_the_list(stream, cluster):
+    until(lambda: stream.messages)
+    cluster.masters["late"] = master_of("late")
+    until(lambda: any("late" in m.get("c", {}) for m in stream.messages))
+    del cluster.masters["late"]
+    until(lambda: any("late" in m.get("g", []) for m in stream.messages))
 
 
 def test_a_view_is_saved_for_its_person_alone_and_removed_again(server):
@@ -252,7 +279,7 @@ def test_fifty_jobs_at_one_state_a_second_stay_below_five_kilobytes(tmp_path):
 
 def test_an_operator_and_a_viewer_see_the_same_list(server):
     rows = [
-        Client(server.url, p.name).get("jobs?cluster=a").text.count("<tr data-job")
+        Client(server.url, p.name).get("jobs?cluster=a").text.count("<tbody data-job")
         for p in (VIEWER, OPERATOR)
     ]
     assert rows == [2, 2]

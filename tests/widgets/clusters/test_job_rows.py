@@ -42,7 +42,7 @@ def state(jobs=None, **changes) -> JobsViewState:
 @pytest.mark.parametrize("order", [tuple(KINDS), tuple(reversed(KINDS))])
 def test_what_needs_somebody_comes_first(order):
     rows = columns(state(tuple(map(heard, order)))).rows
-    assert [row.name for row in rows] == ["opened", "filling", "broken", "silent", "fine", "done"]
+    assert [row.name for row in rows] == ["opened", "filling", "silent", "fine", "broken", "done"]
     assert [row.rank for row in rows] == sorted({row.rank for row in rows}), "each is of another rank"
 
 

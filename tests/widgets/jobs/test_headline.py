@@ -17,7 +17,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard
 from dlrover_nb.core.structs.views.snapshot import Evaluation
-from dlrover_nb.widgets.jobs import moves
+from dlrover_nb.widgets import moves
 from dlrover_nb.widgets.jobs.headline import STATES, headline
 from dlrover_nb.widgets.jobs.status import status_view
 from dlrover_nb.widgets.past.html_report import report_html

@@ -185,7 +185,9 @@ class SimulatedRun:
                 version=version_of(brief.undo),
                 mitigation=brief.mitigation,
                 budget=brief.budget,
+                target=job.target,
             ),
+            ended_at_s=job.ended_at_s,
         )
 
     def series(self, cursor: int) -> SeriesChunk:

@@ -207,6 +207,7 @@ def _summary_of(run: JobRun) -> JobSummary:
         None,
         live=False,
         message=message,
+        ended_at_s=run.ended_at_s,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.candidates import Prediction
@@ -10,7 +11,8 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase, run_name
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
-from dlrover_nb.core.structs.views.snapshot import NodePhase
+from dlrover_nb.core.structs.training.shards import QuarantinedShard
+from dlrover_nb.core.structs.views.snapshot import Evaluation, MemoryLine, NodePhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.plan.prices import PriceTable
     from dlrover_nb.core.structs.training.shards import ShardCounts
-    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, NodeView
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
+
+LIKELY = 0.05  # probability to run out of memory, from which on it is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class ProposedChange:
     transition_s: float = 0.0  # without training, for the change
     finish_s: float | None = None  # seconds to the end of the job; None: not known
     before_finish_s: float | None = None
+    before: ResourcePlan | None = None  # None: of masters before 0.2
+    least: float | None = None  # times as fast as now, with 9 chances in 10; None: not known
+    most: float | None = None
+    extrapolates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,16 @@ class JobOutlook:
         The open action against stragglers.
     spent, budget_total
         Money so far, and the limit of a job that has one.
+    wanted
+        The plan that the job is being changed to; None: to none.
+    full
+        The role that runs out of memory first, without the points of its forecast.
+    in_question, n_in_question
+        The first shard that waits for a person, and how many do.
+    host
+        What other work on its hosts means for the job; empty: it is not felt.
+    loss, evaluation
+        The newest loss, and the quality on the held-out rows.
     """
 
     mode: Mode | None = None
@@ -99,6 +117,13 @@ class JobOutlook:
     mitigation: ProposedAction | None = None
     spent: float | None = None
     budget_total: float | None = None
+    wanted: ResourcePlan | None = None
+    full: MemoryLine | None = None
+    in_question: QuarantinedShard | None = None
+    n_in_question: int = 0
+    host: str = ""
+    loss: float | None = None
+    evaluation: Evaluation | None = None
 
     @property
     def spent_share(self) -> float | None:
@@ -130,6 +155,7 @@ class JobSummary:
     memory_mib: int = 0  # memory that they hold
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     outlook: JobOutlook = UNKNOWN  # of masters before 0.2
+    ended_at_s: float | None = None
 
     @property
     def run(self) -> str:
@@ -179,7 +205,13 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
             version=snapshot.version,
             mitigation=snapshot.open_mitigation,
             budget=snapshot.budget,
+            target=snapshot.target,
+            quarantined=snapshot.quarantined,
+            host="" if snapshot.host is None else snapshot.host.words,
+            loss=snapshot.loss,
+            evaluation=snapshot.evaluation,
         ),
+        ended_at_s=snapshot.ended_at_s,
     )
 
 
@@ -196,6 +228,11 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
     version: str,
     mitigation: Mitigation | None = None,
     budget: BudgetOutlook | None = None,
+    target: ResourcePlan | None = None,
+    quarantined: tuple[QuarantinedShard, ...] = (),
+    host: str = "",
+    loss: float | None = None,
+    evaluation: Evaluation | None = None,
 ) -> JobOutlook:
     """Return the outlook of a job with a plan.
 
@@ -213,14 +250,27 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
         cost_per_hour=prices.per_hour(plan.total_cpu, plan.total_memory_mib),
         currency=prices.currency,
         prices_assumed=prices.assumed,
-        proposed=None if opened is None else _proposed(opened),
+        proposed=None if opened is None else proposed_change(opened),
         n_waiting=sum(bool(node.waits_for) for node in nodes),
         in_time=None if deadline is None else deadline.in_time,
         spent=None if budget is None else budget.spent,
         budget_total=None if budget is None else budget.limit,
         version=version,
         mitigation=None if mitigation is None else _action(mitigation),
+        wanted=None if target == plan else target,
+        full=next((replace(line, fan=()) for line in running_out(memory)), None),
+        in_question=quarantined[0] if quarantined else None,
+        n_in_question=len(quarantined),
+        host=host,
+        loss=loss,
+        evaluation=evaluation,
     )
+
+
+def running_out(memory: Iterable[MemoryLine]) -> tuple[MemoryLine, ...]:
+    """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
+    at_risk = [m for m in memory if m.full_in_s is not None or (m.oom_probability or 0.0) >= LIKELY]
+    return tuple(sorted(at_risk, key=lambda m: inf if m.full_in_s is None else m.full_in_s))
 
 
 def _action(opened: Mitigation) -> ProposedAction:
@@ -229,8 +279,10 @@ def _action(opened: Mitigation) -> ProposedAction:
     )
 
 
-def _proposed(opened: Proposal) -> ProposedChange:
+def proposed_change(opened: Proposal) -> ProposedChange:
+    """Return what a proposal changes."""
     new, old = opened.candidate, opened.baseline
+    is_compared = min(old.prediction.low, new.prediction.low) > 0
     return ProposedChange(
         opened.kind,
         new.plan,
@@ -243,6 +295,10 @@ def _proposed(opened: Proposal) -> ProposedChange:
         transition_s=new.transition_s,
         finish_s=new.finish_s,
         before_finish_s=old.finish_s,
+        before=old.plan,
+        least=new.prediction.surely_over(old.prediction) if is_compared else None,
+        most=new.prediction.possibly_over(old.prediction) if is_compared else None,
+        extrapolates=new.prediction.extrapolates,
     )
 
 

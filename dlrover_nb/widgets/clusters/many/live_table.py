@@ -43,7 +43,8 @@ for (let i = 0; i < n; i++) {
     return j == 0 ? `<th scope="row">${text}</th>` : `<td${side}>${text}</td>`
   })
   const line = data.slot[i] < 0 ? '' : looks[data.slot[i] % looks.length]
-  rows.push(`<tr${data.rank[i] < runs ? ' class="now"' : ''}><td>${line}</td>${cells.join('')}</tr>`)
+  const now = attention.includes(data.rank[i]) ? ' class="now"' : ''
+  rows.push(`<tr${now}><td>${line}</td>${cells.join('')}</tr>`)
 }
 div.setv({text: `${head}<tbody>${rows.join('')}</tbody></table>`}, {sync: false})
 """
@@ -69,7 +70,7 @@ class JobsTable:
                 "div": self.root,
                 "keys": self._keys,
                 "right": list(_RIGHT),
-                "runs": int(Rank.RUNS),
+                "attention": [int(rank) for rank in Rank if rank.needs_person],
                 "looks": [swatch(slot) for slot in range(N_LOOK)],
                 "head": head_html(),
             },
@@ -116,7 +117,7 @@ def html(rows: Sequence[Row]) -> str:
 def _row(row: Row) -> str:
     first, *rest = map(escape, row.cells)
     cells = "".join(f"<td{_side(i)}>{cell}</td>" for i, cell in enumerate(rest, 1))
-    now = ' class="now"' if row.rank < Rank.RUNS else ""
+    now = ' class="now"' if row.rank.needs_person else ""
     return f'<tr{now}><td>{swatch(row.slot)}</td><th scope="row">{first}</th>{cells}</tr>'
 
 

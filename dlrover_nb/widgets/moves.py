@@ -15,7 +15,7 @@ from dlrover_nb.widgets import units
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dlrover_nb.core.structs.decisions.candidates import Candidate, Prediction
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, RoleChange
 
 NAMES = {Role.WORKER: "worker", Role.PS: "parameter server"}
@@ -108,18 +108,23 @@ def times(value: float) -> str:
 
 def band(new: Prediction, now: Prediction) -> str:
     """Return between which factors the speed lies, with nine chances in ten: ``1.2 to 1.7``."""
-    return f"{factor(new.surely_over(now))} to {factor(new.possibly_over(now))}"
+    return factors(new.surely_over(now), new.possibly_over(now))
+
+
+def factors(least: float, most: float) -> str:
+    """Return two factors as a band."""
+    return f"{factor(least)} to {factor(most)}"
 
 
 # money
 
 
-def price_words(new: Candidate, now: Candidate, currency: str) -> str:
+def price_words(new: float | None, now: float | None, currency: str) -> str:
     """Return what a plan costs more or less an hour: ``for 3 cents an hour more``; empty: not known."""
-    if new.cost_per_hour is None or now.cost_per_hour is None:
+    if new is None or now is None:
         return ""
-    more = new.cost_per_hour - now.cost_per_hour
-    if abs(more) < ALIKE * max(now.cost_per_hour, 1e-9):
+    more = new - now
+    if abs(more) < ALIKE * max(now, 1e-9):
         return "at the same price"
     return f"for {money(abs(more), currency)} an hour {'more' if more > 0 else 'less'}"
 
