@@ -275,7 +275,8 @@ def _side(right: bool) -> str:  # noqa: FBT001 - its one meaning is its name
 
 def _picture_html(block: StaticChart) -> str:
     return (
-        f'<div style="margin:8px 0;overflow-x:auto">{block.svg}</div>'
+        f'<div tabindex="0" role="group" aria-label="{escape(block.data_table.title)}" '
+        f'style="margin:8px 0;overflow-x:auto">{block.svg}</div>'
         f'<details style="margin:0 0 8px"><summary style="cursor:pointer;color:{theme.MUTED}">'
         f"Numbers: {escape(block.data_table.title)}</summary>{table_html(block.data_table)}</details>"
     )

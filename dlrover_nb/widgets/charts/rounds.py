@@ -52,7 +52,7 @@ def _plot(data: Columns, name: str, y: tuple[float, ...]) -> Plot:
     last = f": last {y[-1]:.4f}" if y else ""
     return Plot(
         f"{name}{last}", f"{name} after each pass{last}.", "passes", name, layers, x_ticks=data.n_pass,
-        y_from_zero=False, y_digits=4, width=340, height=200,
+        y_from_zero=False, width=340, height=200,
     )  # fmt: skip
 
 

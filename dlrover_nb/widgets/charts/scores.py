@@ -108,7 +108,7 @@ def marks(data: Columns) -> Drawing:
     ends = limits(data.dots)
     layers = (
         Line(ends, ends, INK, "exactly as predicted", "4 3"),
-        _points([d for d in data.dots if d.is_hit], BLUE, "circle", "measured inside the 90 % band"),
+        _points([d for d in data.dots if d.is_hit], BLUE, "circle", "inside the 90 % band"),
         _points([d for d in data.dots if not d.is_hit], RED, "diamond", "outside"),
     )
     n_hit = sum(d.is_hit for d in data.dots)

@@ -181,6 +181,18 @@ def _fits(label: Label, spot: Spot, room: Room, obstacles: Sequence[Box]) -> boo
     )
 
 
+def clear_labels(ticks: Iterable[tuple[float, str]], width_px: float) -> list[tuple[float, str]]:
+    """Return the labels, given by their middles in px, that are within the width and overlap none before."""
+    shown: list[tuple[float, str]] = []
+    free_px = 0.0  # from here on
+    for x, label in ticks:
+        half = len(label) * CHAR / 2
+        if x - half >= free_px and x + half <= width_px:
+            shown.append((x, label))
+            free_px = x + half + 2 * _APART
+    return shown
+
+
 # the spots of what charts label
 
 

@@ -118,7 +118,10 @@ Series = Line | Band | Area  # layers over a shared x
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Layers between two axes. `desc` describes them as text for screen readers."""
+    """Layers between two axes. `desc` describes them as text for screen readers.
+
+    `note` is a line below a saved drawing; a live view has controls for what it says.
+    """
 
     title: str
     desc: str
@@ -129,9 +132,9 @@ class Plot:
     x_ticks: Sequence[float] = ()  # the existing values, where few; else round numbers
     y_from_zero: bool = True
     y_to: float | None = None  # None: a little above the greatest value
-    y_digits: int = 2  # after the point, at most
     most_named: int = 8  # lines of nodes in a live legend; of more, names are shown on hover alone
     name: str = ""  # its name in the selector, where one panel is shown at a time
+    note: str = ""
     width: int = 680
     height: int = 300
 
@@ -170,6 +173,7 @@ class Strips:
     x1: float
     x_is_time: bool = False
     unit: str = ""  # after each number of the axis
+    rules: tuple[Rule, ...] = ()  # upright; their names are tool tips
     width: int = 680
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.widgets.svg import extent
 from dlrover_nb.widgets.svg import ticks as tick
-from dlrover_nb.widgets.svg.label_layout import CHAR, ROW_PX, Room, Side, row_of
+from dlrover_nb.widgets.svg.label_layout import CHAR, ROW_PX, Room, Side, clear_labels, row_of
 from dlrover_nb.widgets.svg.marks import Area, Band, Layer, Line, Orientation, Plot, Points, Rule, has_rows
 from dlrover_nb.widgets.svg.plot_labels import Axes, level, of_markers, upright
-from dlrover_nb.widgets.svg.svg_elements import Tile, card, ink_on, marker, swatch, text
+from dlrover_nb.widgets.svg.svg_elements import Tile, card, ink_on, lines, marker, swatch, text, wrapped
 from dlrover_nb.widgets.theme import SVG_BG, SVG_GRID, SVG_INK
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.svg.plot_labels import Rows
 
 _LEFT, _RIGHT, _BOTTOM, _TITLE, _ROW = 62, 22, 40, 22, 14
-_MOST_TICKS = 10
+_EDGE, _NARROW = 8, 480  # px: in a narrower drawing the legend begins at its edge
+_BESIDE_TICKS = 24  # px left of the labels of the y axis: its name, and the gap to the axis
+_LEAST_HEIGHT = 100  # px of the data, however many rows its legend and its names take
+_MOST_TICKS, _Y_TICKS = 10, 5
+_APART_PX = 55  # between ticks of the x axis, at least about
 _OPACITY = 0.16
 _ANCHOR = {Side.LEFT: "start", Side.MIDDLE: "middle", Side.RIGHT: "end"}
 
@@ -67,15 +71,35 @@ def draw(plot: Plot) -> Tile:
     frame = _frame(plot)
     inner = "".join(
         [
-            text(_LEFT, 15, plot.title, size=12, weight="600"),
+            lines(_LEFT, 15, _title(plot), size=12, weight="600"),
             _axes(plot, frame),
             *(_layer(layer, frame) for layer in plot.layers),
+            _area_names(plot, frame),
             _marker_names(plot, frame),
             _rules_labels(plot, frame),
             _legend(plot),
+            lines(_LEFT, frame.bottom + 31 + _ROW, _note(plot)),
         ]
     )
-    return Tile(card(plot.title, plot.desc, plot.width, plot.height, inner), plot.width, plot.height)
+    height = round(frame.bottom + _below(plot))
+    return Tile(card(plot.title, plot.desc, plot.width, height, inner), plot.width, height)
+
+
+def _title(plot: Plot) -> list[str]:
+    return wrapped(plot.title, plot.width - _LEFT - _RIGHT, size=12, is_bold=True)
+
+
+def _note(plot: Plot) -> list[str]:
+    return wrapped(plot.note, plot.width - _LEFT - _RIGHT) if plot.note else []
+
+
+def _below(plot: Plot) -> int:
+    """Return the height of what stands below the data: ticks, the name of the axis, the note."""
+    return _BOTTOM + _ROW * len(_note(plot))
+
+
+def _legend_top(plot: Plot) -> int:
+    return _TITLE + _ROW * (len(_title(plot)) - 1)
 
 
 # the plot area
@@ -83,22 +107,24 @@ def draw(plot: Plot) -> Tile:
 
 def _frame(plot: Plot) -> _Frame:
     (x0, x1), (y0, y1) = extent.x_range(plot), extent.y_range(plot)
-    flat = _Frame(_LEFT, plot.width - _RIGHT, 0.0, plot.height - _BOTTOM, x0, x1, y0, y1)
-    return replace(flat, top=_TITLE + _ROW * _legend_rows(plot) + ROW_PX * _rows(plot, flat).n_row + 4)
+    widest = max(len(label) for _, label in tick.ticks(y0, y1, _Y_TICKS)) * CHAR
+    left, bottom = max(_LEFT, widest + _BESIDE_TICKS), plot.height - _below(plot)
+    flat = _Frame(left, plot.width - _RIGHT, 0.0, bottom, x0, x1, y0, y1)
+    top = _legend_top(plot) + _ROW * _legend_rows(plot) + ROW_PX * _rows(plot, flat).n_row + 4
+    return replace(flat, top=top, bottom=max(bottom, top + _LEAST_HEIGHT))
 
 
 def _axes(plot: Plot, frame: _Frame) -> str:
-    x_ticks = _x_ticks(plot, frame)
-    y_ticks = tick.ticks(frame.y0, frame.y1, 5)
+    x_ticks = [(frame.px(x), label) for x, label in _x_ticks(plot, frame)]
+    y_ticks = tick.ticks(frame.y0, frame.y1, _Y_TICKS)
     parts = [
         f'<path d="M{frame.left:.0f} {frame.py(y):.1f}H{frame.right:.0f}" stroke="{SVG_GRID}"/>'
         + text(frame.left - 6, frame.py(y) + 3.5, label, anchor="end")
         for y, label in y_ticks
     ]
+    parts += [f'<path d="M{x:.1f} {frame.bottom:.0f}v4" stroke="{SVG_INK}"/>' for x, _ in x_ticks]
     parts += [
-        f'<path d="M{frame.px(x):.1f} {frame.bottom:.0f}v4" stroke="{SVG_INK}"/>'
-        + text(frame.px(x), frame.bottom + 15, label, anchor="middle")
-        for x, label in x_ticks
+        text(x, frame.bottom + 15, label, anchor="middle") for x, label in clear_labels(x_ticks, plot.width)
     ]
     middle = (frame.left + frame.right) / 2
     height = (frame.top + frame.bottom) / 2
@@ -113,11 +139,12 @@ def _axes(plot: Plot, frame: _Frame) -> str:
 
 
 def _x_ticks(plot: Plot, frame: _Frame) -> list[tuple[float, str]]:
+    n = max(2, int(frame.room.width[0] / _APART_PX))
     if plot.x_is_time:
-        return tick.time_ticks(frame.x0, frame.x1)
+        return tick.time_ticks(frame.x0, frame.x1, min(tick.N_TIME_TICKS, n))
     if 0 < len(plot.x_ticks) <= _MOST_TICKS:
-        return [(x, f"{x:g}") for x in plot.x_ticks]
-    return tick.ticks(frame.x0, frame.x1, 7)
+        return tick.values(plot.x_ticks)
+    return tick.ticks(frame.x0, frame.x1, min(7, n))
 
 
 # layers
@@ -191,25 +218,38 @@ def _low(band: Band | Area) -> Sequence[float]:
 
 
 def _area(area: Area, frame: _Frame) -> str:
-    """Draw an area with an edge, which separates neighbors, and its name where it is wide."""
-    edges = _line(Line(area.x, area.high, SVG_BG), frame)
-    return _band(area, frame) + edges + _name_inside(area, frame)
+    """Draw an area with an edge, which separates neighbors."""
+    return _band(area, frame) + _line(Line(area.x, area.high, SVG_BG), frame)
 
 
-def _name_inside(area: Area, frame: _Frame) -> str:
+def _area_names(plot: Plot, frame: _Frame) -> str:
+    """Write the names of areas into them, where they are wide; none over another."""
+    parts, taken = [], list[tuple[float, float, float]]()
+    for area in plot.layers:
+        place = _place_inside(area, frame) if isinstance(area, Area) else None
+        if place is None or not isinstance(area, Area):
+            continue
+        x, y, half = place
+        if all(abs(x - ox) >= half + other or abs(y - oy) >= _ROW for ox, oy, other in taken):
+            taken.append(place)
+            parts.append(text(x, y + 3.5, area.name, anchor="middle", color=ink_on(area.color)))
+    return "".join(parts)
+
+
+def _place_inside(area: Area, frame: _Frame) -> tuple[float, float, float] | None:
+    """Return the middle of a name within its area, and half of its width; None: it has no room."""
     runs = list(_runs((area.x, _low(area), area.high))) if area.name else []
     if not runs:
-        return ""
+        return None
     run = max(runs, key=lambda r: r[-1][0] - r[0][0])  # the longest: a name must not be in a gap
     widest = max(high - low for _, low, high in run)
     near = [row for row in run if row[2] - row[1] >= 0.9 * widest]
     at, low, high = near[len(near) // 2]
-    if frame.py(low) - frame.py(high) < _ROW:
-        return ""
     half = len(area.name) * CHAR / 2 + 4
-    x = min(max(frame.px(at), frame.px(run[0][0]) + half), frame.px(run[-1][0]) - half)
-    middle = (frame.py(low) + frame.py(high)) / 2
-    return text(x, middle + 3.5, area.name, anchor="middle", color=ink_on(area.color))
+    left, right = frame.px(run[0][0]) + half, frame.px(run[-1][0]) - half
+    if frame.py(low) - frame.py(high) < _ROW or left > right:
+        return None
+    return min(max(frame.px(at), left), right), (frame.py(low) + frame.py(high)) / 2, half
 
 
 def _points(points: Points, frame: _Frame) -> str:
@@ -277,13 +317,14 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
 def _legend_places(plot: Plot) -> list[tuple[float, int, Line | Band | Area | Points]]:
     """Return x, row and layer of each entry, wrapped at the plot's width."""
     places: list[tuple[float, int, Line | Band | Area | Points]] = []
-    x, row = float(_LEFT), 0
+    left = float(_LEFT if plot.width >= _NARROW else _EDGE)
+    x, row = left, 0
     for layer in plot.layers:
         if isinstance(layer, Rule) or not (layer.label and has_rows(layer)):
             continue
         width = 26 + len(layer.label) * CHAR + 12
-        if x + width > plot.width - _RIGHT and x > _LEFT:
-            x, row = float(_LEFT), row + 1
+        if x + width > plot.width - _EDGE and x > left:
+            x, row = left, row + 1
         places.append((x, row, layer))
         x += width
     return places
@@ -296,7 +337,7 @@ def _legend_rows(plot: Plot) -> int:
 def _legend(plot: Plot) -> str:
     parts = []
     for x, row, layer in _legend_places(plot):
-        y = _TITLE + _ROW * row + 6.0
+        y = _legend_top(plot) + _ROW * row + 6.0
         parts.append(_swatch(layer, x, y) + text(x + 26, y + 3.5, layer.label))
     return "".join(parts)
 

@@ -7,9 +7,9 @@ from typing import assert_never
 from dlrover_nb.widgets.svg import svg, svg_strips
 from dlrover_nb.widgets.svg.marks import Drawing, Panel, Plot, Strips, has_rows
 from dlrover_nb.widgets.svg.single import sentence, single
-from dlrover_nb.widgets.svg.svg_elements import Tile, card, text, tile
+from dlrover_nb.widgets.svg.svg_elements import LINE_PX, Tile, card, lines, tile, wrapped
 
-_WIDTH, _LEFT, _EMPTY_HEIGHT = 680, 62, 44
+_WIDTH, _LEFT, _RIGHT, _EMPTY_HEIGHT = 680, 62, 22, 44
 
 
 def draw(drawing: Drawing) -> str:
@@ -39,5 +39,9 @@ def _shows_anything(panel: Panel) -> bool:
 
 
 def _nothing(title: str, words: str, width: int = _WIDTH) -> Tile:
-    inner = text(_LEFT, 15, title, size=12, weight="600") + text(_LEFT, 33, words, size=11)
-    return Tile(card(title, words, width, _EMPTY_HEIGHT, inner), width, _EMPTY_HEIGHT)
+    room = width - _LEFT - _RIGHT
+    head, below = wrapped(title, room, size=12, is_bold=True), wrapped(words, room, size=11)
+    below_y = 19 + LINE_PX * len(head)
+    inner = lines(_LEFT, 15, head, size=12, weight="600") + lines(_LEFT, below_y, below, size=11)
+    height = _EMPTY_HEIGHT + LINE_PX * (len(head) + len(below) - 2)
+    return Tile(card(title, words, width, height, inner), width, height)

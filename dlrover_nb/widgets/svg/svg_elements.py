@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from dlrover_nb.widgets.svg.label_layout import CHAR
 from dlrover_nb.widgets.svg.palette import BLUE
 from dlrover_nb.widgets.theme import SVG_BG, SVG_INK
 
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dlrover_nb.widgets.svg.marks import Points
+
+
+LINE_PX = 14  # between lines of text
+_LEAST_SHARE = 0.75  # of its size, on a narrow page: beyond, it is scrolled, as smaller text is not legible
 
 
 def ink_on(color: str) -> str:
@@ -35,6 +41,17 @@ def text(  # noqa: PLR0913 - the attributes of one element
     side = f' text-anchor="{anchor}"' if anchor != "start" else ""
     fill = f' fill="{color}"' if color else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{fill}{side}{bold}>{escape(text)}</text>'
+
+
+def wrapped(words: str, room_px: float, *, size: int = 10, is_bold: bool = False) -> list[str]:
+    """Return text as lines that fit into a room; at least one."""
+    char_px = CHAR * size / 10 * (1.08 if is_bold else 1.0)
+    return textwrap.wrap(words, max(int(room_px / char_px), 8)) or [""]
+
+
+def lines(x: float, y: float, words: Sequence[str], *, size: int = 10, weight: str = "") -> str:
+    """Return lines of text, the first at this base line."""
+    return "".join(text(x, y + LINE_PX * i, line, size=size, weight=weight) for i, line in enumerate(words))
 
 
 def marker(points: Points, x: float, y: float, title: str) -> str:
@@ -67,7 +84,8 @@ def card(title: str, desc: str, width: int, height: int, inner: str) -> str:
     """Return a drawing on the page's background as one ``<svg>``, with its title and a description."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" style="max-width:100%;height:auto" '
+        f'width="{width}" height="{height}" '
+        f'style="max-width:100%;min-width:{round(_LEAST_SHARE * width)}px;height:auto" '
         f'fill="{SVG_INK}" font-family="system-ui,sans-serif">'
         f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>"
         f'<rect width="{width}" height="{height}" fill="{SVG_BG}"/>{inner}</svg>'

@@ -11,17 +11,18 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.svg import ticks
-from dlrover_nb.widgets.svg.label_layout import CHAR
-from dlrover_nb.widgets.svg.svg_elements import Tile, card, ink_on, swatch, text
+from dlrover_nb.widgets.svg.label_layout import CHAR, clear_labels
+from dlrover_nb.widgets.svg.svg_elements import Tile, card, ink_on, lines, swatch, text, wrapped
 from dlrover_nb.widgets.theme import SVG_BG, SVG_GRID, SVG_INK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dlrover_nb.widgets.svg.marks import Kind, Piece, Strips
+    from dlrover_nb.widgets.svg.marks import Kind, Piece, Rule, Strips
 
 ROW, GAP = 16, 4  # px
-_TITLE, _LEGEND, _BOTTOM, _RIGHT = 22, 14, 40, 22
+_TITLE, _LEGEND, _BOTTOM, _RIGHT, _EDGE = 22, 14, 40, 22, 8
+_APART_PX = 50  # between ticks, at least about
 _MOST_LEFT = 150
 _BAR_PIECES = 40  # above, a row is a strip: its pieces have no text
 
@@ -38,9 +39,19 @@ class _Frame:
         return round(self.top + len(self.strips.rows) * (ROW + GAP) + _BOTTOM)
 
     @property
+    def title(self) -> list[str]:
+        """The lines of the title."""
+        return wrapped(self.strips.title, self.strips.width - 2 * _EDGE, size=12, is_bold=True)
+
+    @property
+    def legend(self) -> int:
+        """Where the legend begins."""
+        return _TITLE + _LEGEND * (len(self.title) - 1)
+
+    @property
     def top(self) -> int:
         """Where the rows begin."""
-        return _TITLE + _LEGEND * (1 + max((row for _, row, _ in self.places()), default=0)) + 6
+        return self.legend + _LEGEND * (1 + max((row for _, row, _ in self.places()), default=0)) + 6
 
     @property
     def left(self) -> float:
@@ -55,11 +66,11 @@ class _Frame:
 
     def places(self) -> Iterable[tuple[float, int, Kind]]:
         """Return x, row and kind of each entry of the legend, wrapped at the width."""
-        x, row = self.left, 0
+        x, row = float(_EDGE), 0
         for kind in self.strips.kinds:
             wide = 26 + len(kind.label) * CHAR + 12
-            if x + wide > self.strips.width - _RIGHT and x > self.left:
-                x, row = self.left, row + 1
+            if x + wide > self.strips.width - _EDGE and x > _EDGE:
+                x, row = float(_EDGE), row + 1
             yield x, row, kind
             x += wide
 
@@ -67,13 +78,22 @@ class _Frame:
 def draw(strips: Strips) -> Tile:
     """Return the rows as one ``<svg>`` element."""
     frame = _Frame(strips)
-    inner = [text(8, 15, strips.title, size=12, weight="600"), _axis(strips, frame), _legend(frame)]
+    title = lines(_EDGE, 15, frame.title, size=12, weight="600")
+    inner = [title, _axis(strips, frame), _legend(frame)]
     for i, (name, pieces) in enumerate(strips.rows):
         y = frame.top + i * (ROW + GAP)
         inner.append(text(frame.left - 6, y + ROW - 4, _cut(name), anchor="end"))
         inner.append(_pieces(frame, pieces, y))
+    inner += [_rule(rule, frame) for rule in strips.rules if strips.x0 <= rule.at <= strips.x1]
     svg = card(strips.title, strips.desc, strips.width, frame.height, "".join(inner))
     return Tile(svg, strips.width, frame.height)
+
+
+def _rule(rule: Rule, frame: _Frame) -> str:
+    bottom = frame.top + len(frame.strips.rows) * (ROW + GAP)
+    path = f"M{frame.px(rule.at):.1f} {frame.top}V{bottom}"
+    look = f'stroke="{rule.color}" stroke-dasharray="{rule.dash}" fill="none"'
+    return f'<path d="{path}" {look}><title>{escape(rule.label)}</title></path>'
 
 
 def _cut(name: str) -> str:
@@ -122,29 +142,28 @@ def _cross(x: float, y: float) -> str:
 
 def _axis(strips: Strips, frame: _Frame) -> str:
     bottom = frame.top + len(strips.rows) * (ROW + GAP)
-    parts = [
-        f'<path d="M{frame.px(x):.1f} {frame.top}V{bottom + 3}" stroke="{SVG_GRID}"/>'
-        + text(frame.px(x), bottom + 15, label + strips.unit, anchor="middle")
-        for x, label in _ticks(strips)
-    ]
     right = strips.width - _RIGHT
+    places = [(frame.px(x), label + strips.unit) for x, label in _ticks(strips, right - frame.left)]
+    parts = [f'<path d="M{x:.1f} {frame.top}V{bottom + 3}" stroke="{SVG_GRID}"/>' for x, _ in places]
     parts += [
+        *(text(x, bottom + 15, label, anchor="middle") for x, label in clear_labels(places, strips.width)),
         f'<path d="M{frame.left:.0f} {bottom}H{right}" stroke="{SVG_INK}"/>',
         text((frame.left + right) / 2, bottom + 31, strips.x_label, anchor="middle", size=11),
     ]
     return "".join(parts)
 
 
-def _ticks(strips: Strips) -> list[tuple[float, str]]:
+def _ticks(strips: Strips, room_px: float) -> list[tuple[float, str]]:
+    n = max(2, int(room_px / _APART_PX))
     if strips.x_is_time:
-        return ticks.time_ticks(strips.x0, strips.x1)
-    return ticks.ticks(strips.x0, strips.x1, 5) if strips.x1 > strips.x0 else []
+        return ticks.time_ticks(strips.x0, strips.x1, min(ticks.N_TIME_TICKS, n))
+    return ticks.ticks(strips.x0, strips.x1, min(5, n)) if strips.x1 > strips.x0 else []
 
 
 def _legend(frame: _Frame) -> str:
     parts = []
     for x, row, kind in frame.places():
-        y = _TITLE + _LEGEND * row + 6.0
+        y = frame.legend + _LEGEND * row + 6.0
         cross = _cross(x + 10, y - ROW / 2)
         mark = f'<path d="{cross}" stroke="#000" stroke-width="1.4"/>' * kind.is_marked
         parts.append(swatch(kind.color, x, y) + mark + text(x + 26, y + 3.5, kind.label))

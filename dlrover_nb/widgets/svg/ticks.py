@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 N_TIME_TICKS = 8  # at most
 _TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
@@ -40,12 +44,19 @@ def label(value: float, size: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def time_ticks(low_s: float, high_s: float) -> list[tuple[float, str]]:
-    """Return ticks of a time axis, in the unit that suits its step."""
+def values(at: Iterable[float]) -> list[tuple[float, str]]:
+    """Return ticks at values, with as many digits as tell them apart."""
+    at = [*at]
+    digits = next((n for n in range(6, 17) if len({f"{x:.{n}g}" for x in at}) == len(set(at))), 17)
+    return [(x, f"{x:.{digits}g}") for x in at]
+
+
+def time_ticks(low_s: float, high_s: float, n: int = N_TIME_TICKS) -> list[tuple[float, str]]:
+    """Return `n` ticks of a time axis at most, in the unit that suits their step."""
     span = high_s - low_s
-    size = next((s for s in _TIME_STEPS_S if span / s <= N_TIME_TICKS), None)
+    size = next((s for s in _TIME_STEPS_S if span / s <= n), None)
     if size is None:
-        size = int(86400 * step(span / 86400, N_TIME_TICKS))
+        size = int(86400 * step(span / 86400, n))
     first, last = math.ceil(low_s / size - 1e-9), math.floor(high_s / size + 1e-9)
     return [(float(i * size), _time_label(i * size, size)) for i in range(first, last + 1)]
 

@@ -265,7 +265,7 @@ def test_a_hit_and_a_miss_differ_in_shape_and_words():
     assert [d.is_hit for d in data.dots] == [True, False]
     assert "1 of 2 measurements" in data.words
     svg = svg_drawing.draw(scores.marks(data))
-    assert "measured inside the 90 % band" in svg
+    assert "inside the 90 % band" in svg
     assert "outside" in svg
     assert [row[-1] for row in scores.data_table(data).rows] == ["yes", "no"]
 

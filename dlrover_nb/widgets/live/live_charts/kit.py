@@ -5,17 +5,28 @@ Canvas drawing, never webgl: without a GPU webgl is 50 times slower to pan.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from bokeh.models import AdaptiveTicker, FactorRange, HoverTool, NoOverlap, NumeralTickFormatter, Range1d
+from bokeh.models import (
+    AdaptiveTicker,
+    DataRange1d,
+    FactorRange,
+    HoverTool,
+    NoOverlap,
+    NumeralTickFormatter,
+    Range1d,
+)
 from bokeh.plotting import figure
 
 from dlrover_nb.widgets.theme import FIGURE, TITLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 HEIGHT, LOW_HEIGHT = 260, 200
+_MOST_TICKS = 9  # that Bokeh draws on an axis where six are wanted
 _APART = 24  # px between times: the last is moved inward by half its width, after the choice of those shown
 _TIP = (
     '<div style="max-width:260px;white-space:normal">@words</div>'  # a line would reach over the page's edge
@@ -61,9 +72,32 @@ def time_figure(title: str, y_label: str, **ranges: object) -> Any:  # noqa: ANN
     return fig
 
 
-def numbers(n_digit: int = 2) -> Any:  # noqa: ANN401 - bokeh has no types
-    """Return the formatter of an axis of numbers, with at most so many digits after the point."""
-    return NumeralTickFormatter(format="0,0[.]" + "0" * n_digit)
+def time_range() -> DataRange1d:
+    """Return a range of time for several figures: it follows what is appended until a user moves it."""
+    return DataRange1d(range_padding=0)
+
+
+def numbers() -> Any:  # noqa: ANN401 - bokeh has no types
+    """Return the formatter of an axis of numbers."""
+    return NumeralTickFormatter(format=_with_digits(2))
+
+
+def number_format(low: float, high: float) -> str:
+    """Return the format of an axis with these ends: with as many digits as tell its ticks apart.
+
+    Bokeh's steps are 1, 2 or 5 times a power of ten.
+    """
+    least_step = (high - low) / _MOST_TICKS
+    return _with_digits(math.ceil(-math.log10(least_step)) if least_step > 0 else 0)
+
+
+def value_format(values: Iterable[float]) -> str:
+    """Return the format of an axis whose ticks are at values: it tells them exactly, up to a millionth."""
+    return _with_digits(max((len(f"{v:.6f}".rstrip("0").partition(".")[2]) for v in values), default=0))
+
+
+def _with_digits(n: int) -> str:
+    return "0,0" + ("[.]" + "0" * n if n > 0 else "")
 
 
 def dashes(dash: str) -> list[int]:

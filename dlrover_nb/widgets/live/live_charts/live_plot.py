@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bokeh.models import DataRange1d, FixedTicker, Range1d
+from bokeh.models import FixedTicker, Range1d
 
 from dlrover_nb.widgets.live.live_charts import kit
 from dlrover_nb.widgets.live.live_charts.legend import Legend, entry
@@ -19,6 +19,8 @@ from dlrover_nb.widgets.svg.plot_labels import Axes, level, of_markers, upright
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
+
+    from bokeh.models import DataRange1d
 
     from dlrover_nb.widgets.live.live_charts.legend import Entry
     from dlrover_nb.widgets.svg.marks import Plot
@@ -39,10 +41,18 @@ class LivePlot:
         Defines the axes, whose kind is fixed; layers are set by `show`.
     on_tap
         Called with the value of a marker that was tapped.
+    times
+        The range of time that it shares with other figures; None: its own.
     """
 
-    def __init__(self, plot: Plot, on_tap: Callable[[object], None] | None = None) -> None:
-        self.root = _figure(plot, tools="tap,reset" if on_tap else "reset")
+    def __init__(
+        self,
+        plot: Plot,
+        on_tap: Callable[[object], None] | None = None,
+        *,
+        times: DataRange1d | None = None,
+    ) -> None:
+        self.root = _figure(plot, tools="tap,reset" if on_tap else "reset", times=times)
         self.legend = Legend(self.root)
         self._on_tap = on_tap
         lines, self._words_hover = kit.line_hover(plot.y_label), kit.words_hover()
@@ -94,11 +104,15 @@ class LivePlot:
         """
         low, high = axes.y
         top = n_row * ROW_SHARE
-        if plot.x_is_time and plot.y_to is None:
+        if plot.x_is_time and (n_row or plot.y_to is None):
             high += (high - low) * (top / (1 - top) if top else _ROOM)
         self.root.y_range.update(start=low, end=high)
+        self.root.yaxis.formatter.format = kit.number_format(low, high)
         if not plot.x_is_time:
             self.root.x_range.update(start=axes.x[0], end=axes.x[1])
+            is_fixed = self.root.xaxis.ticker is self._ticker
+            exact = kit.value_format(plot.x_ticks) if is_fixed else kit.number_format(*axes.x)
+            self.root.xaxis.formatter.format = exact
         return Axes(axes.x, (low, high)), top
 
     def _show_points(self, layers: list[Points], axes: Axes) -> bool:
@@ -131,15 +145,14 @@ def _x_label(plot: Plot) -> str:
     return f"{plot.x_label} (h:mm:ss)" if plot.x_is_time else plot.x_label
 
 
-def _figure(plot: Plot, tools: str) -> Any:  # noqa: ANN401 - bokeh has no types
+def _figure(plot: Plot, tools: str, times: DataRange1d | None) -> Any:  # noqa: ANN401 - bokeh has no types
     height = kit.LOW_HEIGHT if plot.height <= kit.LOW_HEIGHT else kit.HEIGHT
     if plot.x_is_time:
-        fig = kit.time_figure(plot.title, plot.y_label, x_range=DataRange1d(range_padding=0))
+        fig = kit.time_figure(plot.title, plot.y_label, x_range=times or kit.time_range())
     else:
         ranges = {"x_range": Range1d(0, 1), "y_range": Range1d(0, 1)}
         fig = kit.plain_figure(plot.title, _x_label(plot), plot.y_label, tools=tools, **ranges)
         fig.xaxis.formatter = kit.numbers()
-        fig.yaxis.formatter = kit.numbers(plot.y_digits)
     fig.update(height=height, min_width=_least_width(plot))
     return fig
 
