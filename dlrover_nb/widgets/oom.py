@@ -16,19 +16,7 @@ NEVER = "not before the end"
 
 def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
     """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
-<<<<<<< HEAD
-    if snapshot.phase.is_final:
-        return ()
-    at_risk = filter(is_at_risk, snapshot.memory)
-    return tuple(sorted(at_risk, key=lambda m: float("inf") if m.full_in_s is None else m.full_in_s))
-=======
     return () if snapshot.phase.is_final else summary.running_out(snapshot.memory)
->>>>>>> jobsx
-
-
-def is_at_risk(line: MemoryLine) -> bool:
-    """Whether a role is likely to run out of memory: by its chance, so that no title speaks against that."""
-    return line.full_in_s is not None if line.oom_probability is None else line.oom_probability >= LIKELY
 
 
 def countdown(line: MemoryLine) -> str:

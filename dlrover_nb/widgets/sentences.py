@@ -13,6 +13,8 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import moves, units
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.shards import QuarantinedShard
     from dlrover_nb.core.structs.views.snapshot import Evaluation, MemoryLine
@@ -66,11 +68,20 @@ def rows_in_question(shard: QuarantinedShard) -> str:
     return f"Rows {shard.start:,} to {shard.stop:,} ended {workers} (shard {shard.shard})."
 
 
-def proposed(change: ProposedChange, currency: str, full: MemoryLine | None) -> str:
-    """Say what is proposed, how fast the job is then, and at what price; `full`: the role without memory."""
+def proposed(change: ProposedChange, currency: str, full: MemoryLine | None, needs: Sequence[str]) -> str:
+    """Say what is proposed, how fast the job is then, and at what price.
+
+    Parameters
+    ----------
+    full
+        The role that will be without memory, by a forecast.
+    needs
+        Why nodes need more: also that one was killed, which no forecast says.
+    """
     match change.kind:
         case ProposalKind.PROTECT:
-            needed = full_words(full) if full else "Memory is short."
+            short = sentence(needs[0]) if needs else "Memory is short."
+            needed = full_words(full) if full else short
             return f"{needed} {sentence(_move(change).order)}"
         case ProposalKind.EXPLORE:
             return _trial_words(change)

@@ -15,16 +15,10 @@ from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
-<<<<<<< HEAD
-from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.views.summary import share_done
-from dlrover_nb.core.why import tried
-from dlrover_nb.widgets import units
-=======
 from dlrover_nb.core.structs.views.summary import proposed_change, share_done
+from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import moves, units
 from dlrover_nb.widgets import sentences as words
->>>>>>> jobsx
 from dlrover_nb.widgets.blocks import Lead, Tone
 from dlrover_nb.widgets.jobs.wait_lines import text_of
 from dlrover_nb.widgets.oom import running_out
@@ -112,28 +106,11 @@ def _memory(snapshot: JobSnapshot) -> Lead | None:
 
 def proposed(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     """Return the sentence of an open proposal, whatever else the job has to say."""
-<<<<<<< HEAD
-    change = moves.move(proposal.baseline.plan, proposal.candidate.plan).order
-    match proposal.kind:
-        case ProposalKind.PROTECT:
-            lines = running_out(snapshot)
-            needed = _full_words(lines[0]) if lines else _short_words(snapshot)
-            pause = _price_and_pause(proposal, snapshot)
-            return Lead(f"{needed} {_sentence(change)}", pause, Tone.WARNING)
-        case ProposalKind.EXPLORE:
-            words = _trial_words(proposal)
-        case ProposalKind.IMPROVE:
-            words = _better_words(proposal, snapshot)
-        case _:
-            assert_never(proposal.kind)
-    return Lead(words, _reason(proposal, snapshot), Tone.NEWS)
-=======
     full = next(iter(running_out(snapshot)), None)
-    text = words.proposed(proposed_change(proposal), _currency(snapshot), full)
+    text = words.proposed(proposed_change(proposal), _currency(snapshot), full, snapshot.memory_needs)
     if proposal.kind is ProposalKind.PROTECT:
         return Lead(text, _price_and_pause(proposal, snapshot), Tone.WARNING)
     return Lead(text, _reason(proposal, snapshot), Tone.NEWS)
->>>>>>> jobsx
 
 
 def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
@@ -141,29 +118,6 @@ def sentence_alone(proposal: Proposal, snapshot: JobSnapshot) -> Lead:
     return replace(proposed(proposal, snapshot), detail="")
 
 
-<<<<<<< HEAD
-def _short_words(snapshot: JobSnapshot) -> str:
-    """Say why memory is needed where no forecast says when it is full: a node was killed for lack of it."""
-    return _sentence(snapshot.memory_needs[0]) if snapshot.memory_needs else "Memory is short."
-
-
-def _full_words(line: MemoryLine) -> str:
-    chance = "" if line.oom_probability is None else f" ({_chance(line.oom_probability)})"
-    node = moves.NAMES[line.role]
-    if line.full_in_s is None:
-        return f"A {node} may run out of memory before the end{chance}."
-    return f"A {node} will run out of memory in about {_about(line.full_in_s)}{chance}."
-
-
-def _chance(probability: float) -> str:
-    tenths = round(10 * probability)
-    if 0 < tenths < 10:
-        return f"{tenths} in 10 chance"
-    return "almost certain" if tenths else f"{units.percent(probability)} chance"
-
-
-=======
->>>>>>> jobsx
 def _proposed(snapshot: JobSnapshot) -> Lead | None:
     proposal = snapshot.open_proposal
     return None if proposal is None else proposed(proposal, snapshot)
@@ -175,8 +129,7 @@ def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
     why = "A trial: it tells what such plans bring." if is_trial else proposal.candidate.reason
     waits = f"Auto mode waits: {proposal.note}." if proposal.note and snapshot.mode is Mode.AUTO else ""
     price = _price_and_pause(proposal, snapshot, with_price=is_trial)
-<<<<<<< HEAD
-    known = (why and _sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
+    known = (why and sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
     return " ".join(filter(None, (*known, price, waits)))
 
 
@@ -188,9 +141,6 @@ def _tried_before(proposal: Proposal, snapshot: JobSnapshot) -> str:
 
 def _returned(proposal: Proposal) -> str:
     return "" if proposal.returned is None else proposal.returned.words
-=======
-    return " ".join(filter(None, (why and sentence(why), price, waits)))
->>>>>>> jobsx
 
 
 def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: bool = True) -> str:
@@ -265,21 +215,14 @@ def _turned_out(snapshot: JobSnapshot) -> Lead | None:
     before, predicted = outcome.before_samples_per_s, outcome.predicted
     if not before or predicted is None:
         return None
-<<<<<<< HEAD
     reached, wanted = outcome.measured_samples_per_s / before, predicted.samples_per_s / before
     if outcome.inside_band and not outcome.has_host_changed:
-        words = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
-        return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
-    if outcome.inside_band:
-        words = f"{moves.factor(reached)} times as fast as before instead of {moves.factor(wanted)}, "
-        words += "but only because other work on the host changed."
-        return Lead(words, f"{_host_part(outcome)}{_next(snapshot)}")
-=======
-    reached, wanted = outcome.measured_samples_per_s / before, promised.samples_per_s / before
-    if outcome.inside_band:
         text = f"As predicted: {moves.times(reached).removesuffix(' as now')} as before."
         return Lead(text, f"{_host_part(outcome)}{_next(snapshot)}")
->>>>>>> jobsx
+    if outcome.inside_band:
+        text = f"{moves.factor(reached)} times as fast as before instead of {moves.factor(wanted)}, "
+        text += "but only because other work on the host changed."
+        return Lead(text, f"{_host_part(outcome)}{_next(snapshot)}")
     side = "Slower" if reached < wanted else "Faster"
     text = f"{side} than predicted: {moves.factor(reached)} times as fast as before instead of "
     return Lead(f"{text}{moves.factor(wanted)}.", f"{_host_part(outcome)}{_next(snapshot)}")

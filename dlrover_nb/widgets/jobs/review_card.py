@@ -17,12 +17,11 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import waits_told
-from dlrover_nb.core.structs.views.summary import share_done
+from dlrover_nb.core.structs.views.summary import is_at_risk, share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.jobs.plans import diff_table, none_open, proposal_facts, state_words, status_words
 from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, rate_words
-from dlrover_nb.widgets.oom import is_at_risk
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal

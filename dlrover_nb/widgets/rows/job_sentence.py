@@ -57,7 +57,7 @@ def _waits(job: JobSummary) -> str:
         goes_on = "Training goes on." if job.samples_per_s > 0 else "Training is paused."
         return f"{words.changing(job.plan, outlook.wanted)} {goes_on}"
     if change is not None:
-        return words.proposed(change, outlook.currency, outlook.full)
+        return words.proposed(change, outlook.currency, outlook.full, job.memory_needs)
     action = outlook.mitigation
     return "" if action is None else words.slow_node(action.words, action.gain)
 

@@ -269,8 +269,13 @@ def outlook_of(  # noqa: PLR0913 - several sources, all by keyword
 
 def running_out(memory: Iterable[MemoryLine]) -> tuple[MemoryLine, ...]:
     """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
-    at_risk = [m for m in memory if m.full_in_s is not None or (m.oom_probability or 0.0) >= LIKELY]
+    at_risk = filter(is_at_risk, memory)
     return tuple(sorted(at_risk, key=lambda m: inf if m.full_in_s is None else m.full_in_s))
+
+
+def is_at_risk(line: MemoryLine) -> bool:
+    """Whether a role is likely to run out of memory: by its chance, so that no title speaks against that."""
+    return line.full_in_s is not None if line.oom_probability is None else line.oom_probability >= LIKELY
 
 
 def _action(opened: Mitigation) -> ProposedAction:
