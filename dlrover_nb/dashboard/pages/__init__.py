@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.dashboard.alerts import views as alerts
-from dlrover_nb.dashboard.pages import cluster, decisions, history, job, jobs, proposals, waiting
+from dlrover_nb.dashboard.pages import cluster, comparison, decisions, history, job, jobs, proposals, waiting
 
 if TYPE_CHECKING:
     from dlrover_nb.dashboard.page import Page
 
 PAGES: tuple[Page, ...] = (
     jobs.PAGE,
+    comparison.PAGE,
     job.PAGE,
     job.CONFIRM,
     proposals.PAGE,

@@ -1,9 +1,12 @@
 """The page *Job*: one job with all that a person needs to decide about it, and the forms to do so.
 
+Who it is and how it goes, its sentence and the buttons come first, then the live charts, then all else.
+
 What is decided is written by the server, so it works in any browser and from any link. The live charts are
 the views of a notebook, in a frame of their own: they need Panel's scripts, which the rest of the page does
 not trust (`headers`), and they come back by themselves after a restart without the page being loaded again,
 so that a reason which is being typed is kept. Rejected: the whole page as a Panel document, for both reasons.
+The server writes one chart too: it stands there until the live ones are drawn, and where no script runs.
 
 What a person may not do is not on their page. That is a courtesy: `/do` refuses it anyway.
 """
@@ -22,15 +25,16 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.dashboard.forms.flash import flash_of, lines_html
 from dlrover_nb.dashboard.forms.markup import ActForm, answer_form, seen_fields, size_fields
-from dlrover_nb.dashboard.job_parts import drift, since
-from dlrover_nb.dashboard.job_parts.change import proposal_blocks
+from dlrover_nb.dashboard.job_parts import again, drift, since
+from dlrover_nb.dashboard.job_parts.change import change_blocks, proposal_blocks
 from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html
 from dlrover_nb.dashboard.page import Page
 from dlrover_nb.dashboard.pages.jobs import job_link
 from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim
-from dlrover_nb.widgets.jobs.headline import answer_labels
+from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.headline import answer_labels, headline
 from dlrover_nb.widgets.jobs.plans import none_open
 from dlrover_nb.widgets.jobs.review_card import undo_words
 from dlrover_nb.widgets.jobs.status import commands, summary_facts
@@ -39,7 +43,7 @@ from dlrover_nb.widgets.past.audit import what
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.dashboard.forms.markup import May, SizeField
     from dlrover_nb.dashboard.page import Visit
     from dlrover_nb.widgets.blocks import Block
@@ -76,8 +80,11 @@ def body(visit: Visit) -> Markup:
         visit=visit,
         snapshot=snapshot,
         name=name,
+        lead=headline(snapshot),
         modes=tuple(Mode),
         news=lines_html(news),
+        still=[CHARTS["throughput"].static(snapshot, _series(visit, snapshot))],
+        copies=again.copies(snapshot.spec),
         live=f"{visit.root}/live?{urlencode({'cluster': visit.cluster, 'job': name})}",
         proposal=_proposal_part(visit, snapshot, may),
         stragglers=stragglers_html(visit, snapshot, may, news),
@@ -89,6 +96,17 @@ def body(visit: Visit) -> Markup:
         lines=[Verbatim("\n".join(lines_to_copy(visit.cluster, snapshot)))],
         ends=_ends(visit, snapshot, may),
     )
+
+
+def _series(visit: Visit, snapshot: JobSnapshot) -> SeriesChunk | None:
+    """Return the telemetry for the chart that stands until the live one is drawn; None: not known."""
+    if snapshot.series is not None:
+        return snapshot.series
+    asker = Asker(visit.person, Entry.DASHBOARD)
+    try:
+        return visit.team.job(visit.cluster, snapshot.spec.name, asker).with_short_timeout.series()
+    except DlroverError:  # the page is worth more than its first picture
+        return None
 
 
 def _rights(visit: Visit, snapshot: JobSnapshot) -> May:
@@ -119,9 +137,13 @@ def _note_name(visit: Visit, job: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ProposalPart:
-    """The open proposal, and the forms that this person may answer it with."""
+    """The open proposal, and the forms that this person may answer it with.
+
+    `changes`: the plan now and the plan proposed; `blocks`: all else that is known of it.
+    """
 
     blocks: tuple[Block, ...]
+    changes: tuple[Block, ...] = ()
     name: str = ""
     answer: ActForm | None = None
     override: ActForm | None = None
@@ -130,7 +152,7 @@ class _ProposalPart:
 
 def _proposal_part(visit: Visit, snapshot: JobSnapshot, may: May) -> _ProposalPart:
     proposal = snapshot.open_proposal
-    if proposal is None:
+    if proposal is None or snapshot.phase.is_final:
         return _ProposalPart((Paragraph(none_open(snapshot)),))
     override = None
     if may(Action.OVERRIDE):
@@ -138,6 +160,7 @@ def _proposal_part(visit: Visit, snapshot: JobSnapshot, may: May) -> _ProposalPa
         override = ActForm(label, fields, (("override", label),))
     return _ProposalPart(
         proposal_blocks(proposal, snapshot),
+        change_blocks(proposal, snapshot),
         proposal.id,
         answer_form(visit, snapshot, proposal.id, may, answer_labels(proposal)),
         override,
@@ -213,8 +236,8 @@ def _audit(visit: Visit, snapshot: JobSnapshot) -> Table:
 def lines_to_copy(cluster: str, snapshot: JobSnapshot) -> tuple[str, ...]:
     """Return the lines that do the same in a notebook."""
     name, proposal = snapshot.spec.name, snapshot.open_proposal
-    answers = () if proposal is None else commands(name, proposal)
-    if snapshot.open_mitigation is not None:
+    answers = () if proposal is None or snapshot.phase.is_final else commands(name, proposal)
+    if snapshot.open_mitigation is not None and not snapshot.phase.is_final:
         answers += mitigations.commands(name, snapshot.open_mitigation)
     return (
         f"%dlrover connect {cluster}",

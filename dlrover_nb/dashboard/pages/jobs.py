@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400.0
 N_DECISION_DAY = 7
 N_DECISION = 20  # that are listed
+MOST_COMPARED = 6  # jobs
 _PHASES = tuple((str(phase), str(phase)) for phase in JobPhase)
 
 
@@ -68,6 +69,7 @@ def body(visit: Visit) -> Markup:
         ],
         count=count,
         most_drawn=MOST_DRAWN,
+        most_compared=MOST_COMPARED,
         usual=",".join(USUAL),
         columns=_placed(wanted),
         heads=[(each, _sorted_address(visit, wanted, each.column)) for each in _placed(wanted)],

@@ -1,4 +1,5 @@
-// The page of one job: says what is new, and brings the live charts back after a lost connection.
+// The page of one job: says what is new, keeps its sentence, puts the live charts in the place of the first picture
+// once they are drawn, and brings them back after a lost connection.
 
 import { follow } from "./events.js";
 
@@ -25,6 +26,7 @@ function take(message) {
   if (fresh.length) said.push(`New: ${fresh.join("; ")}.`);
   else for (const id of known.keys()) if (!now.has(id)) said.push(`${id} is not open any more.`);
   if (seen.phase !== before.phase) said.push(`The job is ${seen.phase} now.`);
+  show(before);
   if (said.length) tell(said.join(" "));
 }
 
@@ -34,8 +36,18 @@ function opened(text) {
   return new Map(parts.map((part) => [part.split(" ")[0], part]));
 }
 
+// The sentence of the list of jobs is that of the page, or a shorter one: it is taken when it has changed.
+function show(before) {
+  const phase = document.getElementById("phase");
+  phase.textContent = phase.dataset.phase = seen.phase;
+  if (seen.sentence === before.sentence) return;
+  document.getElementById("lead").textContent = seen.sentence;
+  document.getElementById("detail")?.remove();
+}
+
 function facts(cells) {
   const told = {};
+  if ("sentence" in cells) told.sentence = cells.sentence;
   if ("proposal" in cells) told.proposal = [cells.proposal].flat()[0];
   if ("_phase" in cells) told.phase = cells._phase;
   return told;
@@ -48,15 +60,38 @@ function tell(words) {
   news.replaceChildren(`${words} `, link);
 }
 
+// The live charts take the place of the picture that the server has drawn when all of them are there, or after a
+// while, as then the frame says what is wrong.
+const LATE_MS = 20_000;
+const beganMs = Date.now();
+live.classList.add("is-loading");
+live.hidden = false;
+const loading = setInterval(() => {
+  const documents = live.contentWindow?.Bokeh?.documents ?? [];
+  if (!(documents.length && documents[0].is_idle) && Date.now() - beganMs < LATE_MS) return;
+  clearInterval(loading);
+  live.classList.remove("is-loading");
+  document.getElementById("still").remove();
+  fit();
+}, 100);
+
 // The frame is as high as what it shows. It only grows, so that nothing below a reader moves up, but for another
 // width of the window, where all moves anyway.
 function fit() {
   const root = live.contentDocument && live.contentDocument.documentElement;
-  if (!root) return;
+  if (!root || live.classList.contains("is-loading")) return;
   const wanted = Math.min(root.scrollHeight, 6000);
   if (wanted > live.clientHeight + 8) live.style.height = `${wanted}px`;
 }
 setInterval(fit, 1000);
+
+for (const button of document.querySelectorAll("button[data-copies]")) {
+  button.hidden = !navigator.clipboard; // it needs https, or this machine
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent);
+    button.textContent = "Copied";
+  });
+}
 
 let width = window.innerWidth;
 window.addEventListener("resize", () => {

@@ -70,7 +70,13 @@ function links(name) {
   past.href = `history?${new URLSearchParams({ cluster: page.dataset.cluster, q: name })}`;
   past.textContent = "runs";
   past.setAttribute("aria-label", `Past runs of ${name}`);
-  return [link, " ", past];
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  box.name = "job";
+  box.value = name;
+  box.setAttribute("form", "compare");
+  box.setAttribute("aria-label", `Compare ${name}`);
+  return [box, " ", link, " ", past];
 }
 
 // what a person wants to see
@@ -201,6 +207,47 @@ table.tHead.addEventListener("click", (event) => {
   keepAddress();
 });
 
+// jobs over each other, in place
+
+const comparing = document.getElementById("compare");
+const compared = document.getElementById("compared");
+const picked = document.getElementById("picked");
+const atFirst = picked.textContent;
+
+function pick() {
+  const most = Number(table.dataset.compared);
+  const names = new FormData(comparing).getAll("job");
+  const isRight = names.length >= 2 && names.length <= most;
+  comparing.querySelector("button").disabled = !isRight;
+  picked.textContent = !names.length ? atFirst : `${names.length} ticked${isRight ? "" : `; tick 2 to ${most}`}.`;
+}
+
+comparing.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const url = `compare?${new URLSearchParams(new FormData(comparing))}`;
+  compared.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(url, { cache: "no-store" });
+    const part = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("comparison");
+    if (!part) throw new Error(answer.statusText);
+    const close = Object.assign(document.createElement("button"), { type: "button", textContent: "Close" });
+    close.addEventListener("click", () => {
+      compared.replaceChildren();
+      compared.hidden = true;
+      comparing.querySelector("button").focus();
+    });
+    compared.replaceChildren(close, part);
+    compared.hidden = false;
+    picked.textContent = "The curves stand below.";
+  } catch {
+    location.assign(url); // that page says what is wrong
+  } finally {
+    compared.removeAttribute("aria-busy");
+  }
+});
+table.addEventListener("change", pick);
+pick();
+
 // what the server tells
 
 function take(message) {
@@ -247,6 +294,7 @@ function change(row, cells) {
 function drop(name, row) {
   row.line.remove();
   rows.delete(name);
+  pick();
 }
 
 function offer(owner) {

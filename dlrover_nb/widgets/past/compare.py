@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -79,18 +79,50 @@ def _applied_and_failed(history: RunHistory) -> str:
 
 
 def speeds_chart(histories: Sequence[RunHistory]) -> StaticChart:
-    """Return the throughput of runs over the time since each began; colors and dashes differ."""
-    lines = []
-    for i, history in enumerate(histories):
-        t_s, y = series_line(history.series, history.run.started_at_s, "samples_per_s")
-        lines.append(Line(t_s, y, CYCLE[i % len(CYCLE)], history.run.run, DASHES[i % len(DASHES)]))
-    words = f"Throughput of {units.counted(len(histories), 'run')} over the time since each began."
+    """Return the throughput of runs over the time since each began."""
+    return curves_chart(
+        [
+            Curve(history.run.run, *series_line(history.series, history.run.started_at_s, "samples_per_s"))
+            for history in histories
+        ],
+        units.counted(len(histories), "run"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One of several lines in a chart: times since its beginning in seconds, and values."""
+
+    name: str
+    t_s: Sequence[float]
+    y: Sequence[float]
+
+
+def curves_chart(
+    curves: Sequence[Curve],
+    whose: str,
+    *,
+    title: str = "Throughput",
+    unit: str = "samples/s",
+    digits: int | None = None,
+) -> StaticChart:
+    """Return lines over the time since each began; colors and dashes differ.
+
+    `digits` are those after the point, of a value whose axis need not begin at zero.
+    """
+    lines = [
+        Line(each.t_s, each.y, CYCLE[i % len(CYCLE)], each.name, DASHES[i % len(DASHES)])
+        for i, each in enumerate(curves)
+    ]
+    words = f"{title} of {whose} over the time since each began."
     layers = tuple(replace(line, x=x, y=y) for line in lines for x, y in (few(line.x, line.y),))
-    plot = Plot("Throughput", words, "time since start", "samples/s", layers, x_is_time=True, height=280)
-    return StaticChart(draw_panel(plot).svg, _twin(lines))
+    plot = Plot(title, words, "time since start", unit, layers, x_is_time=True, height=280)
+    if digits is not None:
+        plot = replace(plot, y_from_zero=False, y_digits=digits)
+    return StaticChart(draw_panel(plot).svg, _twin(lines, unit, 3 if digits is None else digits))
 
 
-def _twin(lines: Sequence[Line]) -> Table:
+def _twin(lines: Sequence[Line], unit: str, digits: int) -> Table:
     """Return the means of all lines over the same spans of time."""
     most_s = max((t for line in lines for t in line.x), default=0.0)
     width = most_s / N_TWIN_ROW or 1.0
@@ -100,11 +132,11 @@ def _twin(lines: Sequence[Line]) -> Table:
         for t, value in zip(line.x, line.y, strict=True):
             if units.known(value):
                 spans[min(max(int(t / width), 0), N_TWIN_ROW - 1)].append(value)
-        columns.append([units.number(fmean(span)) if span else units.MISSING for span in spans])
+        columns.append([units.number(fmean(span), digits) if span else units.MISSING for span in spans])
     rows = tuple(
         (units.elapsed((i + 1) * width), *cells) for i, cells in enumerate(zip(*columns, strict=True))
     )
-    return Table("Mean samples/s over time", ("until (m:ss)", *(line.label for line in lines)), rows)
+    return Table(f"Mean {unit} over time", ("until (m:ss)", *(line.label for line in lines)), rows)
 
 
 def _plans(histories: Sequence[RunHistory]) -> Table:

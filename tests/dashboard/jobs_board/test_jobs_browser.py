@@ -142,6 +142,45 @@ def test_columns_are_chosen_in_place_kept_in_the_address_and_a_new_job_has_them(
 
 
 @pytest.mark.more
+def test_ticked_jobs_are_shown_over_each_other_in_place(page, axe):
+    button = page.get_by_role("button", name="Compare", exact=True)
+    assert button.is_disabled()
+    page.get_by_role("checkbox", name="Compare ads").check()
+    assert "1 ticked; tick 2 to 6" in page.locator("#picked").inner_text()
+    page.get_by_role("checkbox", name="Compare rank").check()
+    address = page.url
+    button.click()
+    part = page.locator("#compared")
+    part.get_by_text("2 jobs compared").wait_for()
+    assert part.locator("svg").first.is_visible()
+    assert page.url == address
+    assert not broken_rules(page, axe)
+    page.set_viewport_size({"width": 360, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    part.get_by_role("button", name="Close").click()
+    assert part.is_hidden()
+    assert not page.failures
+
+
+@pytest.mark.more
+def test_without_scripts_jobs_are_compared_on_a_page_of_their_own_and_columns_chosen(server, browser):
+    context = browser.new_context(java_script_enabled=False)
+    context.add_cookies([{"name": "who", "value": ADMIN.name, "url": server.url}])
+    page = context.new_page()
+    page.goto(f"{server.url}jobs?cluster=a")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Column owner").uncheck()
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**cols=**")
+    assert page.locator("th[data-c=owner]").is_hidden()
+    for name in ("ads", "feed"):
+        page.get_by_role("checkbox", name=f"Compare {name}").check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_text("2 jobs compared").wait_for()
+    context.close()
+
+
+@pytest.mark.more
 def test_a_view_is_saved_as_it_is_shown(page):
     page.get_by_role("combobox", name="Owner").select_option("ada")
     page.get_by_label("Save this view as").fill("ada's")

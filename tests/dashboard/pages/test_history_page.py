@@ -252,6 +252,25 @@ def test_the_scrubber_replays_by_keys_links_and_steps_and_keeps_the_address(addr
 @pytest.mark.more
 @pytest.mark.browser
 @pytest.mark.filterwarnings("default")
+def test_a_run_whose_journal_is_being_read_shows_its_moments_by_itself(address, new_page, monkeypatch):
+    go_on, read_on = threading.Event(), Replay.read_on
+
+    def slow(self, on_read):
+        go_on.wait()
+        read_on(self, on_read)
+
+    monkeypatch.setattr(Replay, "read_on", slow)
+    monkeypatch.setattr("dlrover_nb.dashboard.pages.travel.REPLAYS", Replays())
+    page = new_page()
+    page.goto(f"{address}/history?run={RUN}")
+    page.get_by_text("The journal is being read").wait_for()
+    go_on.set()
+    page.get_by_role("slider").wait_for()
+
+
+@pytest.mark.more
+@pytest.mark.browser
+@pytest.mark.filterwarnings("default")
 def test_time_travel_works_without_scripts(address, browser):
     context = browser.new_context(java_script_enabled=False)
     context.set_default_timeout(LIMIT_S * 1000)

@@ -14,6 +14,7 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.commands.second_person import Rules
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
@@ -146,6 +147,44 @@ def test_the_live_part_comes_back_by_itself_after_a_restart_and_what_was_typed_s
     live(page).get_by_role("button", name="Do it (p3)").wait_for()
     assert page.get_by_label("Reason").first.input_value() == "half a sentence"
     assert page.url == address
+
+
+def test_a_chart_stands_there_at_once_until_the_live_ones_take_its_place(server, visit):
+    page, waiting = visit(server, OPERATOR, "proposals"), []
+    page.route("**/live?*", lambda route: waiting.append(route))  # noqa: PLW0108 - it gets an attribute
+    page.goto(f"{server.url}{ADDRESS}", wait_until="domcontentloaded")
+    page.locator("#still svg").first.wait_for()
+    assert page.locator("#live").is_hidden()
+    until(lambda: page.locator("#still").count() and waiting)  # a call lets the route in
+    waiting[0].continue_()
+    live(page)
+    assert not page.locator("#still").count()
+    assert page.locator("#live").is_visible()
+
+
+def test_without_scripts_there_are_sentence_chart_and_buttons(server, browser):
+    context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(LIMIT_S * 1000)
+    context.add_cookies([{"name": "who", "value": OPERATOR.name, "url": server.url}])
+    page = context.new_page()
+    page.goto(f"{server.url}{ADDRESS}")
+    assert page.locator("#lead").inner_text().startswith("Add one worker")
+    assert page.locator("#still svg").first.is_visible()
+    assert page.locator("#live").is_hidden()
+    page.get_by_role("button", name="Not now (p2)").click()
+    page.get_by_text("Reject p2 of job ads is done").wait_for()
+    context.close()
+
+
+def test_the_sentence_and_the_state_follow_the_job(server, visit, master):
+    page = listening(visit(server, OPERATOR))
+    with master.lock:
+        master.state = replace(
+            master.state, phase=JobPhase.FAILED, message="no space left", ended_at_s=master.state.at_s
+        )
+    until(lambda: page.locator("#lead").inner_text() == "Failed after 5 min: no space left.")
+    assert page.locator("#phase").inner_text() == "failed"
+    assert page.locator("#detail").count() == 0
 
 
 def test_stopping_is_asked_once_more(server, visit, master):

@@ -17,7 +17,7 @@ from dlrover_nb.core.export.nodes import Options
 from dlrover_nb.core.structs.decisions.actions import BackupWorkers, KillRestart, MoveBuckets
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.decisions.people import Person
-from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.job import JobPhase, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import NodeErrors
@@ -82,6 +82,49 @@ def test_a_viewer_finds_everything_but_a_form_that_changes_the_job(server):
         "%dlrover apply ads p2",
     ):
         assert part in page
+
+
+def test_the_sentence_the_buttons_and_a_chart_come_first_and_all_else_below(server):
+    page = read(server, OPERATOR).text
+    places = [
+        page.index(part)
+        for part in (
+            "<h2>ads ", 'id="lead"', "Add one worker", 'aria-label="Answer p2"', "Plan now and plan proposed",
+            'id="still"', "<svg", 'id="live"', "Since you last looked", "As this one, but",
+        )
+    ]  # fmt: skip
+    assert places == sorted(places)
+    assert page.count("Add one worker") == 1, "it is said once"
+
+
+def test_of_what_a_proposal_changes_only_that_is_beside_the_buttons(server):
+    table = re.search(r"Plan now and plan proposed.*?</table>", read(server, VIEWER).text, re.DOTALL)[0]
+    assert "plan now" in table
+    assert "workers" in table
+    assert "cost per hour" in table
+    assert "same" not in table
+
+
+def test_a_job_that_has_ended_asks_for_nothing_any_more(server, master):
+    master.state = replace(master.state, phase=JobPhase.SUCCEEDED, ended_at_s=master.state.at_s)
+    page = read(server, ADMIN).text
+    assert not forms(page)
+    assert "Done in 5 min" in page
+    for part in ("Do it", "Add one worker", "Plan now and plan proposed", "%dlrover apply", "confirm?"):
+        assert part not in page
+
+
+def test_a_job_is_written_out_to_be_submitted_with_changes(server, master):
+    master.state = replace(master.state, spec=replace(master.state.spec, batch_size=1024))
+    page = read(server, VIEWER).text
+    assert "dlrover-nb submit ads-2 --set batch_size=1024" in page
+    assert "%dlrover submit ads-2 --set batch_size=1024" in page
+    assert "name: ads-2" in page
+    own = ModelSpec("custom", code="pickle:" + "0" * 64)
+    master.state = replace(master.state, spec=replace(master.state.spec, model=own))
+    page = read(server, VIEWER).text
+    assert "submit ads-2" not in page
+    assert "submit it again from there" in page
 
 
 def test_an_operator_finds_the_forms_of_their_role_and_no_end_of_a_job_of_others(server):

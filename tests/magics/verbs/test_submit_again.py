@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrover_nb.core.client.submit_again import submit_again, submit_command
+from dlrover_nb.core.client.submit_again import short_file, submit_again, submit_command
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.jobfile import parse_job
 from dlrover_nb.core.structs.job.job import DataSpec, JobPhase, JobSpec, ModelSpec
@@ -44,6 +44,13 @@ def submitted(command: str) -> JobSpec:
 def test_the_command_makes_the_same_job() -> None:
     job = parse_job(JOB)
     assert submitted(submit_command(job)) == job
+
+
+def test_a_short_file_makes_the_same_job_and_has_no_key_that_goes_without_saying() -> None:
+    job = parse_job(JOB)
+    assert parse_job(short_file(job)) == job
+    assert "seed" not in short_file(job)
+    assert short_file(JobSpec("ctr", owner="ada")) == "name: ctr\n"
 
 
 def test_a_job_of_defaults_needs_its_name_alone() -> None:
