@@ -118,7 +118,7 @@ def curves_chart(
     layers = tuple(replace(line, x=x, y=y) for line in lines for x, y in (few(line.x, line.y),))
     plot = Plot(title, words, "time since start", unit, layers, x_is_time=True, height=280)
     if digits is not None:
-        plot = replace(plot, y_from_zero=False, y_digits=digits)
+        plot = replace(plot, y_from_zero=False)
     return StaticChart(draw_panel(plot).svg, _twin(lines, unit, 3 if digits is None else digits))
 
 

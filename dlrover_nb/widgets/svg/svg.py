@@ -224,14 +224,14 @@ def _area(area: Area, frame: _Frame) -> str:
 
 def _area_names(plot: Plot, frame: _Frame) -> str:
     """Write the names of areas into them, where they are wide; none over another."""
-    parts, taken = [], list[tuple[float, float, float]]()
+    parts, places = [], list[tuple[float, float, float]]()
     for area in plot.layers:
         place = _place_inside(area, frame) if isinstance(area, Area) else None
         if place is None or not isinstance(area, Area):
             continue
         x, y, half = place
-        if all(abs(x - ox) >= half + other or abs(y - oy) >= _ROW for ox, oy, other in taken):
-            taken.append(place)
+        if all(abs(x - ox) >= half + other or abs(y - oy) >= _ROW for ox, oy, other in places):
+            places.append(place)
             parts.append(text(x, y + 3.5, area.name, anchor="middle", color=ink_on(area.color)))
     return "".join(parts)
 

@@ -179,7 +179,7 @@ class LocalCluster(OfThisAccount):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a master, those whose master was killed, past ones."""
-        runs = _newest_runs()
+        runs = runs_here()
         live = {summary.name: summary for summary in _live(runs)}
         for name, folder in runs.items():
             if name not in live and not has_ended(folder):
@@ -189,18 +189,18 @@ class LocalCluster(OfThisAccount):
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return the jobs whose masters answer at once, newest first."""
-        return _live(_newest_runs())
+        return _live(runs_here())
 
     def job(self, name: str) -> JobHandle:
         """Find a job by name: its newest run, ended ones included."""
-        runs = _newest_runs()
+        runs = runs_here()
         if name not in runs:
             raise NotFoundError(no_job(name, "on this machine", runs, {job.name for job in past_jobs()}))
         return self._handle(name, runs[name])
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Remove a job: its processes and its run folders; see `Cluster.delete`."""
-        folder = _newest_runs().get(name)
+        folder = runs_here().get(name)
         if folder is not None and not has_ended(folder):
             self._stop_to_delete(name, folder, force=force)
         if folder is not None:
@@ -233,7 +233,7 @@ class LocalCluster(OfThisAccount):
         over = {summary.name for summary in self.live_jobs() if summary.phase.is_final}
         running = {  # also those whose master is too busy to answer at once
             name: folder
-            for name, folder in _newest_runs().items()
+            for name, folder in runs_here().items()
             if name not in over and _goes_on(folder) and not has_ended(folder)
         }
         if running and not force:
@@ -243,7 +243,7 @@ class LocalCluster(OfThisAccount):
             )
         for name, folder in running.items():
             self._stop_by_force(name, folder)
-        for folder in _newest_runs().values():
+        for folder in runs_here().values():
             _end_master(folder)
         sweep(jobs_folder())
         return "no jobs are running on this machine any more" + f": {', '.join(running)} ended" * bool(
@@ -264,7 +264,7 @@ class LocalCluster(OfThisAccount):
 
     def _make_room_for(self, name: str) -> None:
         """Refuse the name of an unfinished job; end the master of an ended one."""
-        folder = _newest_runs().get(name)
+        folder = runs_here().get(name)
         if folder is None:
             return
         if not has_ended(folder):
@@ -290,7 +290,7 @@ def connect_local(cpus: float | None = None) -> LocalCluster:
     return LocalCluster(cpus)
 
 
-def _newest_runs() -> dict[str, Path]:
+def runs_here() -> dict[str, Path]:
     """Return the newest run folder of each local job."""
     return newest_runs(jobs_folder(), SUBMISSION)
 

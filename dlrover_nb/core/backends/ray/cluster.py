@@ -91,7 +91,7 @@ class RayCluster(SeesRayJobs):
     def __init__(self, address: str, head: HeadRecord | None) -> None:
         self._address = address
         self._head, self.has_dashboard = head, head is None
-        self._rollcall = SummaryPoll(master_of)
+        self.rollcall = SummaryPoll(master_of)
 
     @property
     def simulated(self) -> bool:
@@ -182,7 +182,7 @@ class RayCluster(SeesRayJobs):
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
-        answers, silent = {summary.name: summary for summary in self.live_jobs()}, self._rollcall.silent
+        answers, silent = {summary.name: summary for summary in self.live_jobs()}, self.rollcall.silent
         live = [
             answers.get(name)
             or (_without_answer(name, actor, JobPhase.STARTING, silent[name]) if name in silent else None)
@@ -195,7 +195,7 @@ class RayCluster(SeesRayJobs):
 
     def live_jobs(self) -> tuple[JobSummary, ...]:
         """Return the jobs whose masters answer at once, newest first."""
-        summaries = self._rollcall.call(job_names())
+        summaries = self.rollcall.call(job_names())
         return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
 
     def job(self, name: str) -> JobHandle:

@@ -70,21 +70,21 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     """Predict plans given as rows (w, p, lambda_w, lambda_p) for the job's hosts as they are now.
 
     A plan that was measured is known by its windows; any other is at most as much faster than the present one
-    as the parts of an iteration allow that it shortens, and than each known one as what it adds allows.
+    as the parts of an iteration allow that it shortens, and than each measured one as what it adds allows.
     """
     now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
     now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
     row, rows = int(evidence.index_of(now, now_batch)[0]), evidence.index_of(axes, batch)
-    steps, known = _steps(situation, axes, batch), _steps(situation, evidence.axes, evidence.batch_size)
+    steps, measured = _steps(situation, axes, batch), _steps(situation, evidence.axes, evidence.batch_size)
     speeds = evidence.axes[:, 0] * evidence.batch_size / np.exp(evidence.log_iter)  # (eq. 1)
-    most = most_by_addition(steps, known, speeds)
+    most = most_by_addition(steps, measured, speeds)
     if row >= 0:  # then the model predicts just that
         speed = float(speeds[row])
         over = most_over_now(axes, batch, now[0], float(now_batch[0]), evidence.shares[row])
         most = np.minimum(most, speed * over)
     else:
         here = _steps(situation, now, now_batch)
-        least = most_by_addition(here, known, speeds)
+        least = most_by_addition(here, measured, speeds)
         speed = float(model.predict(now, now_batch).at_most(least).samples_per_s[0])
         most = np.minimum(most, most_by_addition(steps, here, np.array([speed])))
     most[rows >= 0] = np.inf
@@ -92,8 +92,8 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     if load is None or not load.is_felt:
         return predictions
     n_core, over_now = situation.capacity.total_cpu, predictions.samples_per_s / speed
-    measured = measured_cores(evidence, axes, rows)
-    wanted = np.where(np.isnan(measured), load.wanted_cores * over_now, measured)
+    cores = measured_cores(evidence, axes, rows)
+    wanted = np.where(np.isnan(cores), load.wanted_cores * over_now, cores)
     return predictions.on_host(host_factors(axes, over_now, wanted, load, n_core))
 
 
@@ -119,21 +119,21 @@ def _steps(situation: Situation, axes: Array, batch_size: Array) -> Steps:
     return Steps(axes, batch_size, slowest)
 
 
-def most_by_addition(plans: Steps, known: Steps, samples_per_s: Array) -> Array:
-    """Return the most that plans reach by what they add to known ones: shape (n_plans,); inf: nothing.
+def most_by_addition(plans: Steps, measured: Steps, samples_per_s: Array) -> Array:
+    """Return the most that plans reach by what they add to measured ones: shape (n_plans,); inf: nothing.
 
     Parameters
     ----------
     samples_per_s
-        Speed of each known plan.
+        Speed of each measured plan.
 
     Notes
     -----
     T_iter is a sum, so it shrinks by no more than that of Eqs. 2-6 which shrinks most.
     """
-    w, p, worker_cpu, ps_cpu = (plans.axes[:, None, i] / known.axes[None, :, i] for i in range(4))
-    batch = plans.batch_size[:, None] / known.batch_size[None, :]
-    computing = plans.slowest[:, None] / known.slowest[None, :] / worker_cpu  # (eq. 2)
+    w, p, worker_cpu, ps_cpu = (plans.axes[:, None, i] / measured.axes[None, :, i] for i in range(4))
+    batch = plans.batch_size[:, None] / measured.batch_size[None, :]
+    computing = plans.slowest[:, None] / measured.slowest[None, :] / worker_cpu  # (eq. 2)
     parts = (computing, w / (p * ps_cpu), w / p, batch / p, np.ones_like(w))  # (eqs. 2-6)
     most = samples_per_s * w * batch / np.minimum.reduce(parts)
     return np.asarray(np.where((w >= 1) & (p >= 1), most, np.inf).min(axis=1, initial=np.inf))

@@ -89,30 +89,36 @@ def cluster(monkeypatch):
     monkeypatch.setattr(ray_cluster, "master_of", lambda _: "master")
     monkeypatch.setattr(ray_cluster, "began_at_s", lambda _: 1.8e9)
     monkeypatch.setattr(ray_cluster, "remove_released", lambda *_: 0)
-    return SimpleNamespace(_let_go=ended.append, ended=ended)
+    return SimpleNamespace(_let_go=ended.append, _handle=None, ended=ended)
+
+
+def gives(cluster, error):
+    """Let the job's master give no answer, with this error."""
+    cluster._handle = lambda *_: Silent(error)
 
 
 @pytest.mark.parametrize("verb", ["delete", "_make_room_for"])
 def test_a_silent_master_is_not_taken_for_one_that_is_gone(cluster, verb):
     """It starts, or its machine is busy: what wants its name, or deletes it, must not end its job."""
     ask = getattr(ray_cluster.RayCluster, verb)
-    cluster._handle = lambda *_: Silent(AWAY)
+    gives(cluster, AWAY)
     with pytest.raises(AwayError):
         ask(cluster, "ads")
     assert cluster.ended == []
-    cluster._handle = lambda *_: Silent(GONE)
+    gives(cluster, GONE)
     ask(cluster, "ads")
     assert cluster.ended == ["ads"]
 
 
 def test_a_silent_master_is_deleted_by_force(cluster):
-    cluster._handle = lambda *_: Silent(AWAY)
+    gives(cluster, AWAY)
     ray_cluster.RayCluster.delete(cluster, "ads", force=True)
     assert cluster.ended == ["ads"]
 
 
 def test_a_local_ray_with_a_silent_job_is_not_ended_without_force(cluster):
-    cluster._head, cluster._handle = object(), lambda *_: Silent(AWAY)
+    cluster._head = object()
+    gives(cluster, AWAY)
     cluster._running = lambda: ray_cluster.RayCluster._running(cluster)
     with pytest.raises(InvalidValueError, match=r"1 job\(s\) still run here \(ads\)"):
         ray_cluster.RayCluster.shutdown(cluster)
@@ -131,14 +137,13 @@ def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster):
 
 
 def test_a_list_of_jobs_waits_for_no_silent_master_alone(cluster, monkeypatch):
-    """Each took 30 s, one after the other."""
+    """Each took 30 s, one after the other; none of them is asked again here."""
     monkeypatch.setattr(ray_cluster, "past_jobs", list)
     monkeypatch.setattr(ray_cluster, "job_names", lambda: ["ads", "ctr"])
     cluster.live_jobs = lambda: ()
-    cluster._rollcall = SimpleNamespace(silent={"ads": "not within 2 s", "ctr": "it is starting again"})
-    cluster._handle = lambda *_: pytest.fail("it was asked once more")
+    cluster.rollcall = SimpleNamespace(silent={"ads": "not within 2 s", "ctr": "it is starting again"})
     listed = ray_cluster.RayCluster.jobs(cluster)
-    assert {each.name: each.message for each in listed} == cluster._rollcall.silent
+    assert {each.name: each.message for each in listed} == cluster.rollcall.silent
     assert {each.phase for each in listed} == {JobPhase.STARTING}
 
 
