@@ -176,8 +176,8 @@ def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
     why = "A trial: it tells what such plans bring." if is_trial else proposal.candidate.reason
     waits = f"Auto mode waits: {proposal.note}." if proposal.note and snapshot.mode is Mode.AUTO else ""
     price = _price_and_pause(proposal, snapshot, with_price=is_trial)
-    known = (why and _sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
-    return " ".join(filter(None, (*known, price, waits)))
+    grounds = (why and _sentence(why), _tried_before(proposal, snapshot), _returned(proposal))
+    return " ".join(filter(None, (*grounds, price, waits)))
 
 
 def _tried_before(proposal: Proposal, snapshot: JobSnapshot) -> str:

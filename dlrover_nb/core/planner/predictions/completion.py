@@ -75,16 +75,16 @@ def predict_here(model: ThroughputModel, situation: Situation, axes: Array) -> P
     now, batch = axes_of([situation.plan]), batch_sizes(situation.spec, axes)
     now_batch, evidence, load = batch_sizes(situation.spec, now), model.evidence_, situation.host
     row, rows = int(evidence.index_of(now, now_batch)[0]), evidence.index_of(axes, batch)
-    steps, known = _steps(situation, axes, batch), _steps(situation, evidence.axes, evidence.batch_size)
+    steps, bases = _steps(situation, axes, batch), _steps(situation, evidence.axes, evidence.batch_size)
     speeds = evidence.axes[:, 0] * evidence.batch_size / np.exp(evidence.log_iter)  # (eq. 1)
-    most = most_by_addition(steps, known, speeds)
+    most = most_by_addition(steps, bases, speeds)
     if row >= 0:  # then the model predicts just that
         speed = float(speeds[row])
         over = most_over_now(axes, batch, now[0], float(now_batch[0]), evidence.shares[row])
         most = np.minimum(most, speed * over)
     else:
         here = _steps(situation, now, now_batch)
-        least = most_by_addition(here, known, speeds)
+        least = most_by_addition(here, bases, speeds)
         speed = float(model.predict(now, now_batch).at_most(least).samples_per_s[0])
         most = np.minimum(most, most_by_addition(steps, here, np.array([speed])))
     most[rows >= 0] = np.inf
@@ -119,21 +119,21 @@ def _steps(situation: Situation, axes: Array, batch_size: Array) -> Steps:
     return Steps(axes, batch_size, slowest)
 
 
-def most_by_addition(plans: Steps, known: Steps, samples_per_s: Array) -> Array:
+def most_by_addition(plans: Steps, bases: Steps, samples_per_s: Array) -> Array:
     """Return the most that plans reach by what they add to known ones: shape (n_plans,); inf: nothing.
 
     Parameters
     ----------
     samples_per_s
-        Speed of each known plan.
+        Speed of each of `bases`, the plans that are known.
 
     Notes
     -----
     T_iter is a sum, so it shrinks by no more than that of Eqs. 2-6 which shrinks most.
     """
-    w, p, worker_cpu, ps_cpu = (plans.axes[:, None, i] / known.axes[None, :, i] for i in range(4))
-    batch = plans.batch_size[:, None] / known.batch_size[None, :]
-    computing = plans.slowest[:, None] / known.slowest[None, :] / worker_cpu  # (eq. 2)
+    w, p, worker_cpu, ps_cpu = (plans.axes[:, None, i] / bases.axes[None, :, i] for i in range(4))
+    batch = plans.batch_size[:, None] / bases.batch_size[None, :]
+    computing = plans.slowest[:, None] / bases.slowest[None, :] / worker_cpu  # (eq. 2)
     parts = (computing, w / (p * ps_cpu), w / p, batch / p, np.ones_like(w))  # (eqs. 2-6)
     most = samples_per_s * w * batch / np.minimum.reduce(parts)
     return np.asarray(np.where((w >= 1) & (p >= 1), most, np.inf).min(axis=1, initial=np.inf))

@@ -91,7 +91,7 @@ def test_masters_that_hang_delay_a_list_of_jobs_once_and_not_one_after_the_other
         for folder in runs.values():
             folder.mkdir()
             write_master(folder, replace(MASTER, port=silent.getsockname()[1]))
-        monkeypatch.setattr(local_cluster, "_newest_runs", lambda: runs)
+        monkeypatch.setattr(local_cluster, "newest_runs", lambda *_: runs)
         monkeypatch.setattr(local_cluster, "past_jobs", list)
         began_s = time.monotonic()
         listed = local_cluster.LocalCluster().jobs()

@@ -134,11 +134,13 @@ def test_a_list_of_jobs_waits_for_no_silent_master_alone(cluster, monkeypatch):
     """Each took 30 s, one after the other."""
     monkeypatch.setattr(ray_cluster, "past_jobs", list)
     monkeypatch.setattr(ray_cluster, "job_names", lambda: ["ads", "ctr"])
-    cluster.live_jobs = lambda: ()
-    cluster._rollcall = SimpleNamespace(silent={"ads": "not within 2 s", "ctr": "it is starting again"})
-    cluster._handle = lambda *_: pytest.fail("it was asked once more")
-    listed = ray_cluster.RayCluster.jobs(cluster)
-    assert {each.name: each.message for each in listed} == cluster._rollcall.silent
+    silent = {"ads": "not within 2 s", "ctr": "it is starting again"}
+    parts = {
+        "_rollcall": SimpleNamespace(silent=silent),
+        "_handle": lambda *_: pytest.fail("asked once more"),
+    }
+    listed = ray_cluster.RayCluster.jobs(SimpleNamespace(live_jobs=tuple, **parts))
+    assert {each.name: each.message for each in listed} == silent
     assert {each.phase for each in listed} == {JobPhase.STARTING}
 
 
