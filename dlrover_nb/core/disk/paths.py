@@ -58,6 +58,11 @@ def state_folder() -> Path:
     return folder
 
 
+def own_history() -> Path:
+    """Return the file of the user's own history, where the environment names no other one."""
+    return user_folder(Xdg.DATA) / "history.db"
+
+
 def jobs_folder() -> Path:
     """Return where the run folders of this user's jobs lie."""
     return state_folder() / "jobs"

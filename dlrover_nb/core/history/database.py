@@ -24,7 +24,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dlrover_nb.core.disk.paths import HISTORY_VAR, Xdg, user_folder
+from dlrover_nb.core.disk.paths import HISTORY_VAR, own_history
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.history import schema
 
@@ -42,7 +42,7 @@ CONNECT_S = 10  # to wait for a server, where the URL does not set it
 
 def default_url() -> str:
     """Return the URL that the environment names, else that of the user's own history file."""
-    return os.environ.get(HISTORY_VAR) or f"sqlite:///{user_folder(Xdg.DATA) / 'history.db'}"
+    return os.environ.get(HISTORY_VAR) or f"sqlite:///{own_history()}"
 
 
 def is_there(url: str) -> bool:

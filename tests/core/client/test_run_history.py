@@ -16,6 +16,7 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.api.views.job_views import JobsView
 from dlrover_nb.core.client.past import history_queries
+from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -216,3 +217,13 @@ def test_two_processes_read_while_one_writes(store: HistoryStore, url: str) -> N
     told = [reader.communicate(timeout=LIMIT_S)[1] for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0], "\n".join(told)
     assert len(history_queries.run_history("clicks", url=url).decisions) == 41
+
+
+def test_where_no_job_has_written_a_history_its_database_is_not_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys; from dlrover_nb.core.client.past.history_queries import past_jobs;"
+        "sys.exit(bool(past_jobs()) or 'sqlalchemy' in sys.modules)"
+    )
+    env = {name: value for name, value in os.environ.items() if name != HISTORY_VAR}
+    here = env | {"XDG_DATA_HOME": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", code], env=here, check=False).returncode == 0

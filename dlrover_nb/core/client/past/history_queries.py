@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.disk.paths import HISTORY_VAR, own_history
 from dlrover_nb.core.errors import BackendError, NotFoundError
 from dlrover_nb.core.rundir.last_share import last_share
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -135,7 +137,10 @@ def scores(owner: str | None = None, since_s: float | None = None, url: str | No
 
 @contextmanager
 def _reading(url: str | None) -> Iterator[HistoryStore | None]:
-    """Open the history while it is read; None where no job has begun one."""
+    """Open the history while it is read; None where no job has begun one, for which no client is loaded."""
+    if url is None and not os.environ.get(HISTORY_VAR) and not os.path.lexists(own_history()):
+        yield None
+        return
     from dlrover_nb.core.history import HistoryStore  # noqa: PLC0415 - see the module
 
     store = HistoryStore.existing(url)
