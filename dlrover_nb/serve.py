@@ -45,6 +45,7 @@ def _serve(
     open_page: bool,
     until_eof: bool,
     link: bool,
+    demo: bool,
 ) -> Note:
     """Serve the dashboard until Ctrl-C or SIGTERM, or lead to the one that runs."""
     from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - charts load with the first verb
@@ -69,7 +70,7 @@ def _serve(
             run(settings, said, until_eof=until_eof)
     finally:
         handler.flush()
-    return Note("Dashboard", "the dashboard has ended; jobs go on")
+    return Note("Dashboard", f"the dashboard has ended; {'its jobs with it' if demo else 'jobs go on'}")
 
 
 def _said(server: DashboardServer, stream: TextIO) -> str:
@@ -113,7 +114,9 @@ def _settings(values: Values) -> Values:
     left = dict(values)
     file, log_format = left.pop("settings"), left.pop("log_format")
     open_page, clusters = left.pop("open"), left.pop("cluster")
-    until_eof, link = left.pop("until_eof"), left.pop("link")
+    until_eof, link, demo = left.pop("until_eof"), left.pop("link"), left.pop("demo")
+    if demo and clusters:
+        raise InvalidValueError("--demo serves simulated jobs alone; leave --cluster out, or --demo")
     proxy = _proxy(left.pop("proxy_header"), left.pop("proxy_groups_header"), left.pop("trusted_proxy"))
     flags = {**left, "clusters": _listed(clusters), "proxy": proxy}
     settings = read_settings(None if file is None else str(file), flags)
@@ -123,6 +126,7 @@ def _settings(values: Values) -> Values:
         "open_page": open_page,
         "until_eof": until_eof,
         "link": link,
+        "demo": demo,
     }
 
 
@@ -250,6 +254,9 @@ SERVE = Verb(
         ),
         argument("--until-eof", action="store_true", help="end when the standard input is closed"),
         argument("--open", action="store_true", help="open the first page in a browser"),
+        argument(
+            "--demo", action="store_true", help="serve 30 simulated jobs, to look around; nothing is kept"
+        ),
         argument("--link", action="store_true", help="print the address of your dashboard that runs already"),
     ),
     "--cluster local --users users.yaml",

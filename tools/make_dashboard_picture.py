@@ -1,8 +1,7 @@
-"""Make the picture of the dashboard in README: simulated jobs, the real server, Chromium.
+"""Make the picture of the dashboard in README: the jobs of ``server --demo``, the real server, Chromium.
 
-``python tools/make_dashboard_picture.py [FOLDER]`` runs some jobs on a simulated cluster, accepts one
-of their proposals, and writes ``dashboard.png`` (to ``docs/pictures`` by default). It needs the extras
-``all`` and ``dev``, and Debian's chromium.
+``python tools/make_dashboard_picture.py [FOLDER]`` writes ``dashboard.png``, to ``docs/pictures`` by default.
+It needs the extras ``all`` and ``dev``, and Debian's chromium.
 """
 
 from __future__ import annotations
@@ -16,40 +15,24 @@ from pathlib import Path
 from make_pictures import CHROMIUM, FLAGS
 from playwright.sync_api import sync_playwright
 
-import dlrover_nb
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team
+from dlrover_nb.dashboard.demo_cluster import KEY, demo_cluster
 from dlrover_nb.dashboard.server import DashboardServer, serve
 from dlrover_nb.dashboard.settings import ServeSettings
 from dlrover_nb.dashboard.sign_in import OwnAccount
 
 SIZE = {"width": 1400, "height": 800}
-JOBS = (
-    ("ads-ctr", "ada", "suggest"),
-    ("feed-rank", "ada", "auto"),
-    ("search-cvr", "bob", "suggest"),
-    ("video-like", "bob", "auto"),
-    ("mail-spam", "eva", "suggest"),
-    ("shop-recall", "eva", "manual"),
-)
 LIMIT_S = 300.0
 
 
 def main(folder: Path) -> None:
-    """Run the jobs and take the picture."""
+    """Start the demo's jobs and take the picture."""
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = dlrover_nb.connect("sim", machines=12, speed=60)
-    jobs = [
-        cluster.submit({"name": name, "owner": owner, "mode": mode}, epochs=400) for name, owner, mode in JOBS
-    ]
-    for job, (_, _, mode) in zip(jobs, JOBS, strict=True):
-        if mode == "suggest":
-            job.wait(until="proposal", timeout_s=LIMIT_S)
-    jobs[0].accept(why="worth its cost")
+    cluster = demo_cluster()
     with tempfile.TemporaryDirectory() as place:
-        watched = WatchedCluster(cluster.core)
-        team = Team({"sim": watched}, SystemClock().now_s, url=f"sqlite:///{place}/history.db")
+        team = Team({KEY: WatchedCluster(cluster)}, SystemClock().now_s, url=f"sqlite:///{place}/history.db")
         try:
             photograph(team, folder / "dashboard.png")
         finally:

@@ -12,8 +12,10 @@ import os
 import signal
 from contextlib import ExitStack
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.cluster import KnowsPeople
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.commands.second_person import Rules
@@ -41,7 +43,11 @@ OF_THIS_MACHINE = ("ray", "local")
 
 
 def run(
-    settings: ServeSettings, ready: Callable[[DashboardServer], None], *, until_eof: bool = False
+    settings: ServeSettings,
+    ready: Callable[[DashboardServer], None],
+    *,
+    until_eof: bool = False,
+    is_demo: bool = False,
 ) -> None:
     """Serve until a signal to end.
 
@@ -53,6 +59,8 @@ def run(
         Is called once it listens.
     until_eof
         Whether the end of the standard input ends it too: that of a child ends with its parent.
+    is_demo
+        Whether it serves simulated jobs, which end with it, and keeps nothing.
 
     Raises
     ------
@@ -64,7 +72,10 @@ def run(
         When the file of the people is malformed, or a word names no cluster.
     """
     with ExitStack() as to_close:
-        team = _team(settings, to_close)
+        if is_demo:
+            place = to_close.enter_context(TemporaryDirectory(prefix="dlrover-demo-"))
+            settings = replace(settings, history=f"sqlite:///{place}/history.db")
+        team = _team(settings, _demo(to_close) if is_demo else opened(settings.clusters), to_close)
         alerts = Alerts(team, _alert_settings(settings))
         to_close.callback(alerts.close)
         way = way_of(settings, team)
@@ -111,11 +122,22 @@ def _ended(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
     over.set()
 
 
-def _team(settings: ServeSettings, to_close: ExitStack) -> Team:
+def _demo(to_close: ExitStack) -> Mapping[str, Cluster]:
+    """Return the simulated cluster of a demo, which ends with the server."""
+    from dlrover_nb.dashboard.demo_cluster import KEY, demo_cluster  # noqa: PLC0415 - for a demo alone
+
+    tell("30 simulated jobs to have trained for a while")
+    cluster = demo_cluster()
+    tell("")
+    to_close.callback(cluster.shutdown, force=True)
+    return {KEY: cluster}
+
+
+def _team(settings: ServeSettings, cores: Mapping[str, Cluster], to_close: ExitStack) -> Team:
     rules = Rules(settings.second_person_over_cost_per_hour, settings.second_person_actions)
     clusters: dict[str, WatchedCluster] = {}
     with ExitStack() as on_error:
-        for key, core in opened(settings.clusters).items():
+        for key, core in cores.items():
             clusters[key] = WatchedCluster(core, namespace=core.namespace, acting=_acting(core, settings))
             on_error.callback(clusters[key].close)
         team = Team(clusters, SystemClock().now_s, url=settings.history, rules=rules)

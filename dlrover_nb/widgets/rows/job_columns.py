@@ -63,7 +63,7 @@ class JobColumn:
 
 _SILENT, _ANSWERING = Liveness.SILENT, Liveness.ANSWERING
 COLUMNS = (
-    JobColumn("job", "job", lambda line: Cell(line.job.name), fields("job=name"), width=12),
+    JobColumn("job", "job", lambda line: Cell(line.job.name), fields("job=name"), width=14),
     JobColumn("state", "state", cells.state_cell, fields("phase live simulated message"), width=11),
     JobColumn("owner", "owner", lambda line: Cell(line.job.owner or units.MISSING), fields("owner"), width=8),
     JobColumn("started", "started", cells.started_cell, fields("started_at_s ended_at_s"), width=7),

@@ -123,6 +123,7 @@ REFUSED = {
     ("--settings", "/none/serve.yaml"): "no settings",
     ("--prefix", "x"): "/dlrover",
     ("--port", "99999"): "0 to 65535",
+    ("--demo",): "--demo serves simulated jobs alone",
 }
 EACH = """
 import contextlib, io, json, sys
@@ -172,3 +173,29 @@ def test_users_are_added_listed_and_removed(told, tmp_path):
     assert told("users", "remove", "bob", *file)[0] == 2
     assert told("users", "remove", "ada", *file)[0] == 0
     assert read_users(tmp_path / "users.yaml") == {}
+
+
+def test_a_demo_serves_simulated_jobs_keeps_nothing_and_ends_with_them(tmp_path):
+    env = {**os.environ, "DLROVER_NB_HISTORY": f"sqlite:///{tmp_path / 'history.db'}"}
+    command = [*CLI, "server", "--demo", "--port", "0"]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stderr))
+    reader.start()
+    try:
+        said = until(
+            lambda: next((line for line in lines if "the dashboard is at" in line), None), what=lambda: lines
+        )
+        url = said.split("the dashboard is at ")[1].split(";")[0].split()[0]
+        secret = secret_file(urlsplit(url).port).read_text().strip()
+        request = urllib.request.Request(url + "jobs", headers={"Authorization": f"Bearer {secret}"})
+        page = urllib.request.urlopen(request, timeout=LIMIT_S).read().decode()
+        assert page.count("<tbody data-job") == 30
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(LIMIT_S)
+        reader.join(LIMIT_S)
+        process.stderr.close()
+        process.stdout.close()
+    assert code == 0
+    assert not (tmp_path / "history.db").exists()

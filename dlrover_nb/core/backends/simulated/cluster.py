@@ -65,6 +65,7 @@ logger = logging.getLogger(__name__)
 
 WORK_S = 0.02  # of simulation between two checks of the command queue: the longest wait for an answer
 IDLE_S = 0.25
+AHEAD_CHECK_S = 0.02
 FRESH_S = 0.5  # an answer of the loop serves sliders this long, as a snapshot of a driver does
 
 
@@ -136,12 +137,18 @@ class SimulationClock:
     def __init__(self, speed: float, *, at_s: float, real_s: float) -> None:
         _check.above_zero("speed", speed)
         self.speed = speed
-        self.reached_s = at_s
+        self.reached_s = self._ahead_s = at_s
         self._real_s = real_s
+
+    def run_ahead(self, seconds: float) -> float:
+        """Let virtual time pass as fast as it can be simulated; return until when."""
+        self._ahead_s = self.reached_s + seconds
+        return self._ahead_s
 
     def goal_s(self, real_s: float) -> float:
         """Return up to which virtual time to run at a real time."""
-        return self.reached_s + self.speed * min(max(real_s - self._real_s, 0.0), MAX_TURN_S)
+        passed_s = min(max(real_s - self._real_s, 0.0), MAX_TURN_S)
+        return max(self.reached_s + self.speed * passed_s, self._ahead_s)
 
     def reach(self, at_s: float, real_s: float) -> None:
         """Record the virtual time that the simulation has reached."""
@@ -149,6 +156,8 @@ class SimulationClock:
 
     def wait_s(self, next_at_s: float) -> float:
         """Return the real seconds until something is due at a virtual time."""
+        if next_at_s <= self._ahead_s:
+            return 0.0
         return max((next_at_s - self.reached_s) / self.speed, 0.0)
 
 
@@ -240,6 +249,12 @@ class SimulatedCluster(OfThisAccount):
             check_fits(job.spec.plan, self.capacity())
         self._commands.ask(lambda: self._add_all(jobs))
         return tuple(self._handle(job.spec.name) for job in jobs)
+
+    def run_ahead(self, seconds: float) -> None:
+        """Let virtual time pass as fast as this machine can simulate it, and return when it has."""
+        until_s = self._commands.ask(lambda: self._clock.run_ahead(seconds))
+        while not self._why_over and self._clock.reached_s < until_s:
+            time.sleep(AHEAD_CHECK_S)
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first."""

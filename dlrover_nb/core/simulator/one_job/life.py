@@ -415,8 +415,7 @@ class SimJob(SnapshotSource):
         self.message = f"{node.id} was lost: {why}"
         self._retire(node, has_report=False, error=why)
         if n_lost > self._settings.max_lost:
-            last = f"the last one, {node.id}: {why}"
-            self._end(JobPhase.FAILED, f"{node.role} nodes keep failing; last {last}")
+            self._end(JobPhase.FAILED, f"{node.role} nodes keep failing, {node.id} last: {why}")
             return
         if node.is_wanted:
             new = self._sim_nodes.ask(node.role, self.target.role(node.role), self._engine.now_s)

@@ -43,3 +43,15 @@ def test_waiting_is_real_time():
 def test_a_speed_that_makes_no_sense_is_refused(speed):
     with pytest.raises(InvalidValueError, match="speed must be > 0"):
         SimulationClock(speed, at_s=0.0, real_s=0.0)
+
+
+def test_time_that_is_run_ahead_waits_for_nothing_and_the_rest_follows_real_time_again():
+    pace = SimulationClock(60.0, at_s=100.0, real_s=0.0)
+    assert pace.run_ahead(1000.0) == 1100.0
+    assert pace.goal_s(0.0) == 1100.0
+    assert pace.wait_s(1099.0) == 0.0
+    pace.reach(700.0, 1.0)
+    assert pace.goal_s(1.0) == 1100.0, "it was not as fast as that"
+    pace.reach(1100.0, 2.0)
+    assert pace.goal_s(2.1) == 1106.0
+    assert pace.wait_s(1160.0) == 1.0
