@@ -67,7 +67,7 @@ def _serve(
     try:
         with until_ready() as is_ready:
             tell("the dashboard to start")
-            run(settings, said, until_eof=until_eof)
+            run(settings, said, until_eof=until_eof, is_demo=demo)
     finally:
         handler.flush()
     return Note("Dashboard", f"the dashboard has ended; {'its jobs with it' if demo else 'jobs go on'}")
