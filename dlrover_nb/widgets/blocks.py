@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -86,15 +86,29 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of equal length under a head."""
+    """Rows of equal length under a head.
+
+    `brief` are the places of the rows that plain text shows, where all of them would be a wall of numbers;
+    None: all. A page has room for all, as it scrolls and folds.
+    """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    brief: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.head) for row in self.rows), self.title
+
+    @property
+    def shortened(self) -> Table:
+        """The table as plain text shows it."""
+        if self.brief is None or len(self.brief) == len(self.rows):
+            return self
+        n_more = len(self.rows) - len(self.brief)
+        note = f"{self.note} {n_more:,} more rows: see --json or to_frame().".strip()
+        return replace(self, rows=tuple(self.rows[i] for i in self.brief), note=note, brief=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +311,9 @@ def _block_lines(block: Block, width: int) -> list[str]:
         case Facts():
             return _facts_lines(block, width)
         case Table():
-            return ["", *table_lines(block, width)]
+            return ["", *table_lines(block.shortened, width)]
         case StaticChart():
-            return ["", *table_lines(block.data_table, width)]
+            return ["", *table_lines(block.data_table.shortened, width)]
         case Heading() | Contents():
             return ["", block.text, "-" * len(block.text)] if isinstance(block, Heading) else []
         case Verbatim():

@@ -6,7 +6,9 @@ from html.parser import HTMLParser
 
 from support.cases import for_each
 from support.jobs import builders as b
+from support.waiting import LIMIT_S
 
+import dlrover_nb
 from dlrover_nb.api.exports import ExportView
 from dlrover_nb.api.views.connection_view import ConnectionView
 from dlrover_nb.api.views.job_views import DecisionView, JobsView, Note, PlansView, ShardsView, StatusView
@@ -180,3 +182,18 @@ def test_a_job_without_an_answer_says_why_and_is_not_called_past():
     assert "(past)" not in text
     assert "succeeded (past)" in str(JobsView((gone,)))
     assert "No answer" not in str(JobsView((gone,)))
+
+
+def test_the_plans_of_a_large_cluster_are_a_page_of_text():
+    """Of some hundred plans and values, text names those around the present plan and those that have a name."""
+    cluster = dlrover_nb.connect("sim", machines=100, speed=600)
+    try:
+        job = cluster.submit("name: wide", epochs=400)
+        job.wait(until="proposal", timeout_s=LIMIT_S)
+        plans = job.plans()
+    finally:
+        cluster.shutdown(force=True)
+    text = str(plans)
+    assert len(text.splitlines()) < 150
+    assert {"proposal", "fastest"} <= set(text.split())
+    assert plans.view().html().count("<tr") > 300

@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.verbs.command_verbs import sizes_of
-from dlrover_nb.widgets.blocks import Paragraph, Table
+from dlrover_nb.widgets.blocks import Paragraph, Table, View
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.jobs.logs import logs_view
 from dlrover_nb.widgets.jobs.status import nodes_blocks, rate_words, status_view
@@ -299,3 +299,13 @@ def test_nodes_of_other_roles_are_shown_with_the_others_and_not_in_what_is_measu
     (table, *_) = (each for each in nodes_blocks(shown) if isinstance(each, Table))
     assert [row[0] for row in table.rows] == [node.id for node in shown.nodes]
     assert breakdown.columns(shown, None) == breakdown.columns(told, None)
+
+
+@pytest.mark.parametrize("n_row", [3, 400])
+def test_plain_text_shows_the_rows_of_a_table_that_are_brief_and_a_page_all(n_row):
+    rows = tuple((f"plan-{i}", str(i)) for i in range(n_row))
+    view = View("Plans", (Table("Front", ("plan", "speed"), rows, "Cheapest first.", brief=(0, 2)),))
+    text, page = view.text(), view.html()
+    assert [i for i in range(n_row) if f"plan-{i} " in text] == [0, 2]
+    assert f"Cheapest first. {n_row - 2} more rows: see --json or to_frame()." in text
+    assert all(f"plan-{i}<" in page for i in range(n_row))

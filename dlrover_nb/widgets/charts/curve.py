@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Fitted curve"
+N_NEAR = 5  # values of an axis, in plain text, beside the last
 AXIS_NAMES = {
     "workers": "workers",
     "ps": "parameter servers",
@@ -115,7 +116,18 @@ def data_table(data: tuple[Columns, ...]) -> Table:
         for x, y, low, high, inside in zip(one.x, one.y, one.low, one.high, one.inside, strict=True)
     )
     head = ("along", "value", "samples/s", "90 % band", "range", "measured mean (samples)")
-    return Table("Fitted curve, all else as now", head, rows)
+    return Table("Fitted curve, all else as now", head, rows, brief=_brief(data))
+
+
+def _brief(data: tuple[Columns, ...]) -> tuple[int, ...]:
+    """Return the places of the values nearest to today's on each axis, and of its last."""
+    places, first = list[int](), 0
+    for one in data:
+        away = [abs(math.log(x / one.at)) for x in one.x]
+        nearest = sorted(range(len(away)), key=away.__getitem__)[:N_NEAR]
+        places += [first + i for i in sorted({*nearest, len(away) - 1})]
+        first += len(away)
+    return tuple(places)
 
 
 def _measured_at(one: Columns, x: float) -> str:

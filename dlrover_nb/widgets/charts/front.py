@@ -19,7 +19,7 @@ from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot, Points
 from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TITLE = "Plans that nothing beats in both cost and throughput"
 SHORT_TITLE = "Pareto front of plans"
+N_UNNAMED = 6  # of the plans without a name, in plain text
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,15 @@ def data_table(data: Columns, *, named_only: bool = False) -> Table:
         else ""
     )
     note += " The other plans of the front are left out." * (named_only and len(rows) < len(_merged(data)))
-    return Table("Pareto front", head, rows, note)
+    return Table("Pareto front", head, rows, note, _brief(data, shown))
+
+
+def _brief(data: Columns, shown: Sequence[Dot]) -> tuple[int, ...]:
+    """Return the places of the plans that have a name, and of those that cost about what today's does."""
+    now = data.now.candidate.cost if data.now else 0.0
+    away = [abs(dot.candidate.cost - now) for dot in shown]
+    nearest = sorted((i for i, dot in enumerate(shown) if not dot.names), key=away.__getitem__)[:N_UNNAMED]
+    return tuple(i for i, dot in enumerate(shown) if dot.names or i in nearest)
 
 
 def _merged(data: Columns) -> list[Dot]:
