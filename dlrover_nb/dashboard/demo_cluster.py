@@ -59,11 +59,17 @@ class DemoJob:
     ps_memory: MemoryGrowth = STEADY
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """What it trains for, and whether it runs each night."""
+        team, _, rest = self.name.partition("-")
+        return (team, "nightly") if rest.endswith("nightly") else (team,)
+
+    @property
     def simulated(self) -> SimulatedJob:
         """It as the simulator takes it."""
         plan = ResourcePlan(RolePlan(self.workers, 1.0, WORKER_MIB), RolePlan(self.ps, 1.0, PS_MIB))
         return SimulatedJob(
-            JobSpec(self.name, owner=self.owner, plan=plan, bounds=BOUNDS, mode=self.mode),
+            JobSpec(self.name, owner=self.owner, plan=plan, bounds=BOUNDS, mode=self.mode, tags=self.tags),
             self.truth,
             self.n_sample or N_SAMPLE.get(self.mode, N_SAMPLE_SLOW),
             worker_memory=self.worker_memory,

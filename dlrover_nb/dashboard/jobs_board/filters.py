@@ -28,8 +28,8 @@ class Wanted:
     Parameters
     ----------
     text
-        Words that must all be in the name, the owner, the state, the proposal or the needs.
-    phase, owner
+        Words that must all be in the name, the owner, the tags, the state, the proposal or the needs.
+    phase, owner, tag
         Exactly these; empty: any.
     needs
         Only jobs that need a person.
@@ -49,6 +49,7 @@ class Wanted:
     is_down: bool = False
     is_whole: bool = False
     columns: tuple[str, ...] = USUAL
+    tag: str = ""
 
     @property
     def query(self) -> dict[str, str]:
@@ -57,6 +58,7 @@ class Wanted:
             "q": self.text,
             "state": self.phase,
             "owner": self.owner,
+            "tag": self.tag,
             "needs": "1" if self.needs else "",
             "sort": "" if self.sort == "needs" else self.sort,
             "dir": "down" if self.is_down else "",
@@ -74,10 +76,12 @@ class Wanted:
         """Whether a job is shown."""
         if (self.phase and row.phase != self.phase) or (self.owner and row.owner != self.owner):
             return False
+        if self.tag and self.tag not in row.tags:
+            return False
         if self.needs and not row.needs:
             return False
         searched = " ".join(
-            row.cell(key).text for key in ("job", "owner", "state", "proposal", "needs")
+            row.cell(key).text for key in ("job", "owner", "tags", "state", "proposal", "needs")
         ).lower()
         return all(word in searched for word in self.text.lower().split())
 
@@ -97,6 +101,7 @@ def wanted_of(query: Mapping[str, str]) -> Wanted:
         text=query.get("q", "")[:MOST_TEXT],
         phase=query.get("state", "")[:MOST_TEXT],
         owner=query.get("owner", "")[:MOST_TEXT],
+        tag=query.get("tag", "")[:MOST_TEXT],
         needs=query.get("needs", "") == "1",
         sort=sort if sort in KEYS else "needs",
         is_down=query.get("dir", "") == "down",

@@ -58,6 +58,7 @@ class JobRow:
     phase: str
     owner: str
     needs: tuple[str, ...]
+    tags: tuple[str, ...] = ()
 
     def cell(self, key: str) -> Cell:
         """Return the cell of a column."""
@@ -101,7 +102,7 @@ def row_of(job: JobSummary, silent_s: float = 0.0, now_s: float | None = None) -
     """Return the row of a job; one whose master has been silent for a while keeps what it said last."""
     line = line_of(job, silent_s, now_s)
     needs = tuple(words for _, words in line.needs)
-    return JobRow(job.name, whole_cells(COLUMNS, line), str(job.phase), job.owner, needs)
+    return JobRow(job.name, whole_cells(COLUMNS, line), str(job.phase), job.owner, needs, job.tags)
 
 
 def sort_value(row: JobRow, key: str) -> float | str | None:

@@ -53,6 +53,7 @@ def body(visit: Visit) -> Markup:
     check_may_view(visit)
     shown, wanted = board(visit.team.cluster(visit.cluster)), _wanted(visit)
     owners = sorted({row.owner for row in shown.rows.values() if row.owner} | ({wanted.owner} - {""}))
+    tags = sorted({tag for row in shown.rows.values() for tag in row.tags} | ({wanted.tag} - {""}))
     lines, count = _lines(visit.cluster, wanted, shown)
     return render(
         "jobs.html",
@@ -62,6 +63,7 @@ def body(visit: Visit) -> Markup:
         wanted=wanted,
         phases=_PHASES,
         owners=[(owner, owner) for owner in owners],
+        tags=[(tag, tag) for tag in tags],
         all_jobs=_address(visit, {}),
         views=[
             (view.name, _address(visit, view.wanted.query))

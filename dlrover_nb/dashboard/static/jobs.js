@@ -5,7 +5,7 @@ import { follow } from "./events.js";
 
 const MISSING = "-";
 const BELOW = "sentence"; // the second line of a row
-const SEARCHED = ["owner", "state", "proposal", "needs"];
+const SEARCHED = ["owner", "tags", "state", "proposal", "needs"];
 const SORT_MS = 4000; // rows change their places no more often, and never under the pointer or the focus
 const CHART_MS = 300_000;
 const NUMBER = /^[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?/;
@@ -87,6 +87,7 @@ function wanted() {
     q: data.get("q").trim(),
     state: data.get("state"),
     owner: data.get("owner"),
+    tag: data.get("tag"),
     needs: data.get("needs") || "",
     sort: page.dataset.sort === "needs" ? "" : page.dataset.sort,
     dir: page.dataset.dir,
@@ -116,6 +117,7 @@ function showColumns() {
 function shows(row, want, words) {
   if (want.state && row.line.dataset.phase !== want.state) return false;
   if (want.owner && row.cells.owner.textContent !== want.owner) return false;
+  if (want.tag && !row.cells.tags.textContent.split(", ").includes(want.tag)) return false;
   if (want.needs && !row.line.dataset.needs) return false;
   row.searched ??= [row.line.dataset.job, ...SEARCHED.map((key) => row.cells[key].textContent)].join(" ").toLowerCase();
   return words.every((word) => row.searched.includes(word));
@@ -286,7 +288,8 @@ function change(row, cells) {
     else cell.removeAttribute("title");
     if (key === BELOW) cell.firstElementChild.textContent = text;
     else if (key !== "job") cell.textContent = text;
-    if (key === "owner") offer(text);
+    if (key === "owner") offer(form.elements.owner, text);
+    if (key === "tags") text.split(", ").forEach((tag) => offer(form.elements.tag, tag));
     if (SEARCHED.includes(key)) row.searched = null;
   }
 }
@@ -297,10 +300,9 @@ function drop(name, row) {
   pick();
 }
 
-function offer(owner) {
-  const choice = form.elements.owner;
-  if (owner === MISSING || [...choice.options].some((option) => option.value === owner)) return;
-  choice.add(new Option(owner, owner));
+function offer(choice, text) {
+  if (text === MISSING || [...choice.options].some((option) => option.value === text)) return;
+  choice.add(new Option(text, text));
 }
 
 function people(told) {

@@ -66,6 +66,13 @@ COLUMNS = (
     JobColumn("job", "job", lambda line: Cell(line.job.name), fields("job=name"), width=14),
     JobColumn("state", "state", cells.state_cell, fields("phase live simulated message"), width=11),
     JobColumn("owner", "owner", lambda line: Cell(line.job.owner or units.MISSING), fields("owner"), width=8),
+    JobColumn(
+        "tags",
+        "tags",
+        lambda line: Cell(", ".join(line.job.tags) or units.MISSING),
+        {"tags": lambda job: ", ".join(job.tags)},
+        width=8,
+    ),
     JobColumn("started", "started", cells.started_cell, fields("started_at_s ended_at_s"), width=7),
     JobColumn(
         "plan",
@@ -179,7 +186,7 @@ def _drawn(keys: str) -> tuple[JobColumn, ...]:
 NOTEBOOK = _drawn("job state owner started plan rate done needs")  # and the command line
 LIVE = _drawn("job state plan rate done ends needs warning")
 DASHBOARD = _drawn(
-    "job state needs started owner plan mode rate quality versus memory cost done ends proposal sentence"
+    "job state needs started owner tags plan mode rate quality versus memory cost done ends proposal sentence"
 )
 COMPARED = _drawn("state sentence owner started plan mode rate quality versus memory cost done ends")
 

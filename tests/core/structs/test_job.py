@@ -5,6 +5,7 @@ from support.cases import for_each
 
 from dlrover_nb.core.codec import Tagged, from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
+from dlrover_nb.core.jobfile import dump_job, parse_job
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -39,6 +40,21 @@ def test_a_job_survives_encoding(spec):
 def test_names_that_no_cluster_takes_are_refused(name):
     with pytest.raises(InvalidValueError, match="job name"):
         JobSpec(name=name)
+
+
+@for_each(
+    "tags", [("",), ("a b",), ("a,b",), ("x" * 31,), ("a", "a"), ("<b>",), tuple(f"t{i}" for i in range(11))]
+)
+def test_tags_that_a_list_or_an_address_cannot_hold_are_refused(tags):
+    with pytest.raises(InvalidValueError, match="tag"):
+        JobSpec("a", tags=tags)
+
+
+def test_tags_are_words_of_the_user():
+    tags = ("nightly", "team/ads", "v1.2", "größe")
+    spec = JobSpec("a", tags=tags)
+    assert from_json(to_json(spec), JobSpec).tags == parse_job(dump_job(spec)).tags == tags
+    assert parse_job("name: a\ntags: nightly").tags == ("nightly",)
 
 
 @for_each(

@@ -147,6 +147,7 @@ wishes = st.builds(
     st.sets(st.sampled_from([column.key for column in IN_LINE])).map(
         lambda keys: tuple(column.key for column in IN_LINE if column.key in keys | {"job"})
     ),
+    st.text(max_size=9),
 )  # fmt: skip
 
 
@@ -163,6 +164,15 @@ def test_a_filter_keeps_what_matches_all_of_it():
     for other in (Wanted("eve"), Wanted(phase="failed"), Wanted(owner="eve")):
         assert not other.shows(row)
     assert not Wanted(needs=True).shows(row_of(replace(QUIET, outlook=UNKNOWN)))
+
+
+def test_a_tag_is_a_filter_a_word_of_the_search_and_no_part_of_another_tag():
+    row = row_of(replace(QUIET, tags=("nightly", "ads/ctr")))
+    assert row.cell("tags").text == "nightly, ads/ctr"
+    assert Wanted(tag="nightly").shows(row)
+    assert Wanted("ads/ctr").shows(row)
+    assert not Wanted(tag="night").shows(row)
+    assert row_of(QUIET).cell("tags").text == "-"
 
 
 def test_of_very_many_the_first_are_drawn_and_all_are_counted():

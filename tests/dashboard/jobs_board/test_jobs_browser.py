@@ -142,6 +142,19 @@ def test_columns_are_chosen_in_place_kept_in_the_address_and_a_new_job_has_them(
 
 
 @pytest.mark.more
+def test_a_tag_is_a_choice_once_a_job_has_it(page, cluster):
+    assert page.locator("select[name=tag] option").all_inner_texts() == ["any"]
+    tagged = master_of("night")
+    tagged.state = replace(tagged.state, spec=replace(tagged.state.spec, tags=("nightly", "ads")))
+    cluster.masters["night"] = tagged
+    until(lambda: "nightly" in page.locator("select[name=tag] option").all_inner_texts())
+    page.get_by_role("combobox", name="Tag").select_option("nightly")
+    assert names(page) == ["night"]
+    assert "tag=nightly" in page.url
+    assert not page.failures
+
+
+@pytest.mark.more
 def test_ticked_jobs_are_shown_over_each_other_in_place(page, axe):
     button = page.get_by_role("button", name="Compare", exact=True)
     assert button.is_disabled()

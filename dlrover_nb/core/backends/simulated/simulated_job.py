@@ -188,6 +188,7 @@ class SimulatedRun:
                 target=job.target,
             ),
             ended_at_s=job.ended_at_s,
+            tags=spec.tags,
         )
 
     def series(self, cursor: int) -> SeriesChunk:

@@ -213,6 +213,7 @@ def _summary_of(run: JobRun) -> JobSummary:
         live=False,
         message=message,
         ended_at_s=run.ended_at_s,
+        tags=run.spec.tags,
     )
 
 

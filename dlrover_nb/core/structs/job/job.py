@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -288,6 +289,21 @@ _ABOVE_ZERO = (
 )
 
 
+_TAG = re.compile(r"[\w./:+-]{1,30}")
+_MOST_TAGS = 10
+
+
+def _check_tags(tags: tuple[str, ...]) -> None:
+    """Refuse tags that a list has no room for, or that an address would have to write otherwise."""
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise InvalidValueError(
+                f"a tag must be 1 to 30 letters, digits and . / : + - _, got {shown(tag)}; correct it"
+            )
+    if len(set(tags)) < len(tags) or len(tags) > _MOST_TAGS:
+        raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(tags)}")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class JobSpec(BareRepr):
     """The specification of a job.
@@ -367,6 +383,8 @@ class JobSpec(BareRepr):
         The checkpoint that it begins from; None means untrained parameters.
     kubernetes
         Settings of its pods.
+    tags
+        Words of its user's own, by which lists of jobs are filtered.
     foreign
         The programs of an external job, in pods only. Of the settings of training only those of shards
         (batch_size, shard_batches, epochs, seed) apply, to programs that get rows from the job's master.
@@ -415,9 +433,11 @@ class JobSpec(BareRepr):
     peer_copies: PeerCopies = PeerCopies.AUTO
     exchange: ExchangeSpec = field(default_factory=ExchangeSpec)
     budget_total: float | None = None
+    tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
+        _check_tags(self.tags)
         for name, (least, most) in _RANGES.items():
             if (value := getattr(self, name)) is not None:
                 _check.within("epochs" if name == "n_epoch" else name, value, least, most)

@@ -156,6 +156,7 @@ class JobSummary:
     memory_needs: tuple[str, ...] = ()  # why nodes are likely to run out of memory
     outlook: JobOutlook = UNKNOWN  # of masters before 0.2
     ended_at_s: float | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def run(self) -> str:
@@ -212,6 +213,7 @@ def summarize(snapshot: JobSnapshot) -> JobSummary:
             evaluation=snapshot.evaluation,
         ),
         ended_at_s=snapshot.ended_at_s,
+        tags=snapshot.spec.tags,
     )
 
 
