@@ -124,6 +124,17 @@ WIDGETS = (
     ".bk-btn:disabled,.bk-btn.bk-disabled{opacity:0.55}"
 )
 
+# What screen readers alone get.
+UNSEEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap"
+
+# A row of buttons as heads of pages: the chosen one is bold and underlined.
+TABS = (
+    f".bk-btn-group{{flex-wrap:wrap;border-bottom:1px solid {EDGE};gap:0 6px}}"
+    ".bk-btn-group .bk-btn.bk-btn-default{background:none;border:0;border-bottom:3px solid transparent;"
+    "border-radius:0;box-shadow:none;padding:6px 8px;flex-grow:0}"
+    f".bk-btn-group .bk-btn.bk-btn-default.bk-active{{font-weight:700;border-bottom-color:{INK}}}"
+)
+
 # Canvases are not painted by CSS: when the text color has changed, all figures of the page are drawn again.
 # The transition notices every cause, a switched theme or a changed setting of the system.
 REPAINT = (

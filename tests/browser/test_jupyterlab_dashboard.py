@@ -53,7 +53,7 @@ def test_the_verb_starts_it_at_a_job_and_it_ends_with_the_kernel(new_page, lab):
     page.goto(link.get_attribute("href"))
     page.get_by_role("heading", name=re.compile("quick-start")).first.wait_for()
     assert page.url.endswith("/job?name=quick-start"), "no proof is left in the address"
-    page.frame_locator("#live").get_by_role("button", name="Show the charts' numbers as tables").wait_for()
+    page.frame_locator("#live").get_by_role("button", name="Numbers").wait_for()
     assert not outside(asked)
     notebook.run("stop")
     (server,) = servers(lab)

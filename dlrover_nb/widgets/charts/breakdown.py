@@ -18,8 +18,9 @@ from dlrover_nb.widgets import series as rows_of
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import StaticChart, Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.svg import svg_drawing
-from dlrover_nb.widgets.svg.marks import Area, Drawing, Kind, Panel, Piece, Plot, Strips
+from dlrover_nb.widgets.svg.marks import Area, Drawing, Kind, Panel, Piece, Plot, Rule, Strips
 from dlrover_nb.widgets.svg.palette import BLUE, GREEN, ORANGE, PALE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Columns:
 
     nodes: tuple[Spent, ...]  # workers first
     courses: tuple[Course, ...]
+    plans: tuple[Rule, ...] = ()
 
     @property
     def shown(self) -> tuple[Spent, ...]:
@@ -105,6 +107,7 @@ def columns(
     return Columns(
         _nodes(snapshot, rows, seconds, is_measured) if is_measured.any() else _last_reports(snapshot),
         courses,
+        plan_starts(snapshot),
     )
 
 
@@ -158,7 +161,7 @@ def _course(rows: NodeRows, seconds: Floats, is_measured: Flags, role: Role, sta
 def marks(data: Columns) -> Drawing:
     """Describe the chart: a bar for each node, and below it a stack over time for each role."""
     bars = bar_strips(data)
-    panels: tuple[Panel, ...] = (bars, *(_plot(course, used_parts(data)) for course in data.courses))
+    panels: tuple[Panel, ...] = (bars, *(_plot(course, data) for course in data.courses))
     return Drawing(TITLE, bars.desc, panels, "" if data.nodes else "No node has reported an iteration yet.")
 
 
@@ -216,7 +219,8 @@ def _words(data: Columns) -> str:
     return "Shares of the mean iteration. " + "; ".join(parts) + "."
 
 
-def _plot(course: Course, used: tuple[int, ...]) -> Plot:
+def _plot(course: Course, data: Columns) -> Plot:
+    used, plans = used_parts(data), data.plans if course.t_s else ()
     shares = np.array(course.shares).reshape(len(PARTS), -1)[list(used)]
     edges = (np.cumsum(shares, axis=0) * 100).tolist()
     layers = tuple(
@@ -226,8 +230,8 @@ def _plot(course: Course, used: tuple[int, ...]) -> Plot:
     who = "workers" if course.role is Role.WORKER else "parameter servers"
     words = f"Mean share of each part over all {who}, over time; all parts sum to 100 %."
     return Plot(
-        f"Over time: {who}", words, "time since start", "% of the time", layers, x_is_time=True, y_to=100.0,
-        height=200,
+        f"Over time: {who}", words, "time since start", "% of the time", (*layers, *plans), x_is_time=True,
+        y_to=100.0, height=200,
     )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ class Chart:
         Returns the table alone.
     is_heavy
         Whether drawing is slow with many reports: then it is not redrawn each second.
+    whole
+        As `drawing`, of a chart that begins with a part of its data, with all of them; None: it always has.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Chart:
     static: Callable[[JobSnapshot, SeriesChunk | None], StaticChart]
     data_table: Callable[[JobSnapshot, SeriesChunk | None], Table]
     is_heavy: bool = False
+    whole: Callable[[JobSnapshot, SeriesChunk | None], Drawing] | None = None
 
 
 def chart(  # noqa: PLR0913 - the parts of a chart, by keyword
@@ -58,6 +61,7 @@ def chart(  # noqa: PLR0913 - the parts of a chart, by keyword
     marks: Callable[[C], Drawing],
     data_table: Callable[[C], Table],
     static_columns: Callable[[JobSnapshot, SeriesChunk | None], C] | None = None,
+    whole_columns: Callable[[JobSnapshot, SeriesChunk | None], C] | None = None,
     is_heavy: bool = False,
 ) -> Chart:
     """Join the functions of a chart.
@@ -66,8 +70,15 @@ def chart(  # noqa: PLR0913 - the parts of a chart, by keyword
     ----------
     static_columns
         The columns of a saved copy, where they differ: coarser, since every kB of a saved file counts.
+    whole_columns
+        The columns with all data, where those of `columns` are drawn in part.
     """
     saved = static_columns or columns
+
+    def drawn(
+        data: Callable[[JobSnapshot, SeriesChunk | None], C],
+    ) -> Callable[[JobSnapshot, SeriesChunk | None], Drawing]:
+        return lambda snapshot, series: marks(data(snapshot, series))
 
     def static(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
         data = saved(snapshot, series)
@@ -76,8 +87,9 @@ def chart(  # noqa: PLR0913 - the parts of a chart, by keyword
     return Chart(
         name,
         title,
-        drawing=lambda snapshot, series: marks(columns(snapshot, series)),
+        drawing=drawn(columns),
         static=static,
         data_table=lambda snapshot, series: data_table(saved(snapshot, series)),
         is_heavy=is_heavy,
+        whole=None if whole_columns is None else drawn(whole_columns),
     )

@@ -1,22 +1,26 @@
 """The fitted resource-performance curve along one axis of the plan space, other values as now.
 
 A curve without its band would overstate the fit, so the band is always shown. The part outside the tried
-range is dashed and red: it follows from the form of the model alone.
+range is dashed and red: it follows from the form of the model alone. The drawing begins at what was tried and
+its neighborhood, and says what lies beyond (`nearby`); the table has all values.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.nearby import reach
 from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Points, Rule
 from dlrover_nb.widgets.svg.palette import BLUE, INK, RED
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.fit import Curve
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -44,14 +48,48 @@ class Columns:
     outside: tuple[float, ...]
     measured_x: tuple[float, ...]
     measured_y: tuple[float, ...]
+    proposed: float | None = None  # the value in the open proposal
+    shows_all: bool = False  # also what is far from the present plan
+
+    @property
+    def n_near(self) -> int:
+        """How many values are drawn, from the first on: all, or those near what was tried and is proposed."""
+        if self.shows_all:
+            return len(self.x)
+        tried = [x for x, y in zip(self.x, self.inside, strict=True) if math.isfinite(y)]
+        proposed = () if self.proposed is None else (self.proposed,)
+        most = reach(self.at, (*tried, *self.measured_x, *proposed))
+        return max(sum(x <= most for x in self.x), min(2, len(self.x)))
+
+    @property
+    def beyond(self) -> str:
+        """How many values are not drawn, and up to where they go; empty: all are."""
+        n = len(self.x) - self.n_near
+        return f"{units.counted(n, 'more value')} beyond, up to {self.x[-1]:g}." if n else ""
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> tuple[Columns, ...]:  # noqa: ARG001 - one signature for all charts
+def columns(
+    snapshot: JobSnapshot,
+    series: SeriesChunk | None = None,  # noqa: ARG001 - one signature for all charts
+    *,
+    shows_all: bool = False,
+) -> tuple[Columns, ...]:
     """Return the chart's data, axis by axis."""
-    return tuple(map(axis_columns, snapshot.curves))
+    opened = snapshot.open_proposal
+    plan = opened.candidate.plan if opened else None
+    return tuple(axis_columns(each, plan, shows_all=shows_all) for each in snapshot.curves)
 
 
-def axis_columns(curve: Curve) -> Columns:
+def _along(plan: ResourcePlan, axis: str) -> float | None:
+    """Return where a plan lies on an axis."""
+    of_axis = {
+        "workers": float(plan.worker.count), "ps": float(plan.ps.count),
+        "worker_cpu": plan.worker.cpu, "ps_cpu": plan.ps.cpu,
+    }  # fmt: skip
+    return of_axis.get(axis)
+
+
+def axis_columns(curve: Curve, proposed: ResourcePlan | None = None, *, shows_all: bool = False) -> Columns:
     """Return one axis' data."""
     beyond = [p.extrapolates for p in curve.predictions]
     y = tuple(p.samples_per_s for p in curve.predictions)
@@ -66,6 +104,8 @@ def axis_columns(curve: Curve) -> Columns:
         outside=tuple(v if _touches(beyond, i) else math.nan for i, v in enumerate(y)),
         measured_x=curve.measured_x,
         measured_y=curve.measured_samples_per_s,
+        proposed=_along(proposed, curve.axis) if proposed else None,
+        shows_all=shows_all,
     )
 
 
@@ -77,18 +117,21 @@ def _touches(beyond: list[bool], i: int) -> bool:
 def plot(data: Columns) -> Plot:
     """Describe the plot of one axis."""
     name = AXIS_NAMES.get(data.axis, data.axis)
-    beyond = data.x if any(map(math.isfinite, data.outside)) else ()
+    near = slice(data.n_near)
+    x, outside = data.x[near], data.outside[near]
+    untried = x if any(map(math.isfinite, outside)) else ()
     layers = (
-        Band(data.x, data.low, data.high, BLUE, "90 % band"),
-        Line(beyond, data.outside if beyond else (), RED, "extrapolated", "6 3"),
-        Line(data.x, data.inside, BLUE, "fitted"),
+        Band(x, data.low[near], data.high[near], BLUE, "90 % band"),
+        Line(untried, outside if untried else (), RED, "extrapolated", "6 3"),
+        Line(x, data.inside[near], BLUE, "fitted"),
         Points(data.measured_x, data.measured_y, INK, "measured"),
         Rule(data.at, f"now: {data.at:g}"),
     )
-    words = f"Predicted throughput against {name}, now {data.at:g}, with {len(data.measured_x)} samples."
+    samples = f"with {len(data.measured_x)} samples"
+    words = f"Predicted throughput against {name}, now {data.at:g}, {samples}. {data.beyond}"
     return Plot(
-        f"{TITLE} along {name}", words, name, "samples/s", layers, name=data.axis, width=470, height=270,
-        x_ticks=data.x,
+        f"{TITLE} along {name}", words.rstrip(), name, "samples/s", layers, name=data.axis, width=470,
+        height=270, x_ticks=x, note=data.beyond,
     )  # fmt: skip
 
 
@@ -135,4 +178,11 @@ def _measured_at(one: Columns, x: float) -> str:
     return f"{units.number(sum(here) / len(here))} ({len(here)})" if here else units.MISSING
 
 
-CHART = chart("curve", TITLE, columns=columns, marks=marks, data_table=data_table)
+CHART = chart(
+    "curve",
+    TITLE,
+    columns=columns,
+    marks=marks,
+    data_table=data_table,
+    whole_columns=partial(columns, shows_all=True),
+)

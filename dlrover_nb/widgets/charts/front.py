@@ -1,12 +1,14 @@
 """The Pareto front: cost against predicted throughput, with bands, today's plan and the proposal.
 
-The cost is money per hour; where a price is unknown it is cores, and the axis says so.
+The cost is money per hour; where a price is unknown it is cores, and the axis says so. The drawing begins at
+what was tried and its neighborhood, and says what lies beyond (`nearby`); the table has all plans.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from dlrover_nb.core.structs.plan.deadline import percent
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.nearby import reach
 from dlrover_nb.widgets.svg.marks import Drawing, Line, Plot, Points
 from dlrover_nb.widgets.svg.palette import BLUE, GREEN, INK, ORANGE, RED, SKY
 
@@ -54,6 +57,29 @@ class Columns:
     n_plan: int
     queried: tuple[Dot, ...] = ()  # plans that the user queried
     is_assumed: bool = False  # the prices are; unknown of a front alone
+    shows_all: bool = False  # also what is far from the present plan
+
+    @property
+    def near(self) -> tuple[Dot, ...]:
+        """The plans of the front that are drawn: all, or those up to what was tried and is proposed."""
+        if self.shows_all or self.now is None:
+            return self.front
+        tried = (dot for dot in self.front if not dot.candidate.prediction.extrapolates)
+        named = (*tried, *_known(self.proposal), *self.queried)
+        most = reach(self.now.candidate.cost, (dot.candidate.cost for dot in named))
+        return tuple(dot for dot in self.front if dot.candidate.cost <= most)
+
+    @property
+    def beyond(self) -> str:
+        """How many plans are not drawn, and up to where they go; empty: all are."""
+        near = {dot.candidate.plan for dot in self.near}
+        far = [dot.candidate for dot in self.front if dot.candidate.plan not in near]
+        if not far:
+            return ""
+        last = max(far, key=lambda c: c.cost)
+        rate = units.rate(last.prediction.samples_per_s)
+        up_to = f"{last.plan.short} ({rate} for {units.number(last.cost)} {self.cost_unit})"
+        return f"{units.counted(len(far), 'more plan')} beyond, up to {up_to}."
 
     @property
     def cost_unit(self) -> str:
@@ -81,12 +107,18 @@ class Columns:
         return dot.candidate.cost_per_hour if dot else math.inf
 
 
-def columns(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Columns:  # noqa: ARG001 - one signature for all charts
+def columns(
+    snapshot: JobSnapshot,
+    series: SeriesChunk | None = None,  # noqa: ARG001 - one signature for all charts
+    *,
+    shows_all: bool = False,
+) -> Columns:
     """Return the chart's data."""
     prices, proposal = snapshot.spec.prices, _proposed(snapshot)
     if snapshot.front is None:
         return Columns((), None, proposal, prices.currency, 0, is_assumed=prices.assumed)
-    return replace(of_front(snapshot.front), proposal=proposal, is_assumed=prices.assumed)
+    front = of_front(snapshot.front)
+    return replace(front, proposal=proposal, is_assumed=prices.assumed, shows_all=shows_all)
 
 
 def _proposed(snapshot: JobSnapshot) -> Dot | None:
@@ -112,18 +144,19 @@ def of_front(front: ParetoFront) -> Columns:
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    ordered = sorted(data.front, key=lambda d: d.candidate.cost)
+    near = data.near
+    ordered = sorted(near, key=lambda d: d.candidate.cost)
     edge = Line(
         [d.candidate.cost for d in ordered],
         [d.candidate.prediction.samples_per_s for d in ordered],
         SKY,
         step=True,
     )
-    picked = [d for d in data.front if d.names]
+    picked = [d for d in near if d.names]
     unit = data.cost_unit
     layers = (
         edge,
-        _points([d for d in data.front if not d.names], BLUE, "circle", "front", unit),
+        _points([d for d in near if not d.names], BLUE, "circle", "front", unit),
         replace(
             _points(picked, GREEN, "triangle", "pick", unit),
             labels=[", ".join(d.names) for d in picked],
@@ -134,7 +167,9 @@ def marks(data: Columns) -> Drawing:
     )
     some = data.front or data.now or data.proposal or data.queried
     title = "Pareto front (bars: 90 % band)" if data.front else f"{SHORT_TITLE}: none yet, no fit"
-    plot = Plot(title, _words(data), data.cost_label, "samples/s", layers, height=320)
+    plot = Plot(
+        title, _words(data), data.cost_label, "samples/s", layers, height=320, note=data.beyond
+    )  # fmt: skip
     empty = "" if some else "None yet: the fit waits for steady samples."
     return Drawing(SHORT_TITLE, plot.desc, (plot,), empty)
 
@@ -173,7 +208,7 @@ def words(dot: Dot, cost_unit: str) -> str:
 
 def _words(data: Columns) -> str:
     now = f"now {units.rate(data.now.candidate.prediction.samples_per_s)}; " if data.now else ""
-    return f"{TITLE}: {now}{len(data.front)} plans of {data.n_plan:,} weighed."
+    return f"{TITLE}: {now}{len(data.front)} plans of {data.n_plan:,} weighed. {data.beyond}".rstrip()
 
 
 def data_table(data: Columns, *, named_only: bool = False) -> Table:
@@ -240,4 +275,11 @@ def _chance(chance: float | None) -> str:
     return units.MISSING if chance is None else percent(chance)
 
 
-CHART = chart("front", SHORT_TITLE, columns=columns, marks=marks, data_table=data_table)
+CHART = chart(
+    "front",
+    SHORT_TITLE,
+    columns=columns,
+    marks=marks,
+    data_table=data_table,
+    whole_columns=partial(columns, shows_all=True),
+)

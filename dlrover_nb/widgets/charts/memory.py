@@ -19,6 +19,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.oom import countdown, headline, running_out
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
@@ -72,6 +73,7 @@ class Columns:
     clock: str  # when the first role is full, in short; empty: none
     clock_band: str  # the same with its band
     full: tuple[tuple[Role, float], ...]  # when each role is full, as far as the chart reaches
+    plans: tuple[Rule, ...] = ()
     as_range: bool = False  # a range for each role instead of a line for each node
 
     @property
@@ -114,6 +116,7 @@ def columns(
         clock=headline(out[0]) if out else "",
         clock_band=countdown(out[0]) if out else "",
         full=tuple(_full_at(out, forecasts, now_s)),
+        plans=plan_starts(snapshot),
         as_range=allow_range and is_many(wide),
     )
 
@@ -163,6 +166,7 @@ def marks(data: Columns) -> Drawing:
         *_limits(data),
         *_forecasts(data),
         *(Rule(at_s, f"a {role} is full", color=_ROLE_COLOR[role], dash="2 2") for role, at_s in data.full),
+        *data.plans,
     )
     plot = Plot(
         data.title, _words(data), "time since start", "MiB", layers, x_is_time=True, most_named=_MOST_NAMED,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.series import bucket_s, trace
-from dlrover_nb.widgets.svg.marks import Area, Drawing, Plot
+from dlrover_nb.widgets.svg.marks import Area, Drawing, Plot, Rule
 from dlrover_nb.widgets.svg.palette import GREEN, ORANGE, PALE
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Columns:
     counts: ShardCounts
     per_min: float | None  # shards done in a minute; None: too few reports
     left_s: float | None  # to the end; None: no rate, or an endless stream
+    plans: tuple[Rule, ...] = ()
 
     @property
     def title(self) -> str:
@@ -61,7 +63,8 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
     latest = _latest_of_each_bucket(rows, n_bucket)
     lines = [trace([r[0] for r in latest], [r[i] for r in latest]) for i in (1, 2, 3)]
     done, doing, todo = (line.y for line in lines)
-    return Columns(lines[0].t_s, done, doing, todo, snapshot.train, per_min, _left_s(snapshot.train, per_min))
+    left_s, plans = _left_s(snapshot.train, per_min), plan_starts(snapshot) if rows else ()
+    return Columns(lines[0].t_s, done, doing, todo, snapshot.train, per_min, left_s, plans)
 
 
 def _latest_of_each_bucket(rows: Sequence[tuple[float, ...]], n_bucket: int) -> list[tuple[float, ...]]:
@@ -90,12 +93,13 @@ def marks(data: Columns) -> Drawing:
     second = tuple(a + b for a, b in zip(first, data.doing, strict=True))
     third = tuple(a + b for a, b in zip(second, data.todo, strict=True))
     lows: tuple[tuple[float, ...], ...] = ((), first, second)
-    layers = tuple(
+    areas = tuple(
         Area(data.t_s, low, high, color, name, name, hatch)
         for low, high, (name, color, hatch) in zip(lows, (first, second, third), _KINDS, strict=True)
     )
     plot = Plot(
-        data.title, words(data), "time since start", "shards", layers, x_is_time=True, height=220,
+        data.title, words(data), "time since start", "shards", (*areas, *data.plans), x_is_time=True,
+        height=220,
         y_to=max((v for v in third if math.isfinite(v)), default=1.0) or 1.0,
     )  # fmt: skip
     return Drawing(data.title, plot.desc, (plot,), "" if data.t_s else "No counts over time yet.")

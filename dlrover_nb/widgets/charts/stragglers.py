@@ -22,9 +22,10 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.mitigations import worst
 from dlrover_nb.widgets.series import MOST_ROWS, node_rows, short_name
-from dlrover_nb.widgets.svg.marks import Drawing, Kind, Piece, Strips
+from dlrover_nb.widgets.svg.marks import Drawing, Kind, Piece, Rule, Strips
 from dlrover_nb.widgets.svg.palette import PALE, RED, SKY
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Columns:
     threshold: float
     now: tuple[str, ...]  # stragglers of the last window, or those that the controller has found
     rule: str = ""  # of the controller, where it has findings
+    plans: tuple[Rule, ...] = ()
 
     @property
     def title(self) -> str:
@@ -112,6 +114,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
         threshold=heatmap.threshold,
         now=tuple(findings) or heatmap.stragglers,
         rule="; ".join(dict.fromkeys(each.rule for each in findings.values())),
+        plans=plan_starts(snapshot),
     )
 
 
@@ -170,6 +173,7 @@ def marks(data: Columns) -> Drawing:
         x0=min((c.from_s for c in data.cells), default=0.0),
         x1=max((c.to_s for c in data.cells), default=1.0),
         x_is_time=True,
+        rules=data.plans,
     )
     return Drawing(TITLE, data.state, (strips,), "" if data.cells else data.state)
 

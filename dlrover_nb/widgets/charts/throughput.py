@@ -11,6 +11,7 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.series import N_BUCKET, N_STATIC, Trace, summary_rows, trace
 from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule
 from dlrover_nb.widgets.svg.palette import BLUE, GREEN, ORANGE
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 TITLE = "Throughput"
 N_TWIN_ROW = 8
 AHEAD = 0.2  # of the time so far
+FAR = 4.0  # a proposal is within the chart up to about five times the measured speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Columns:
     levels: tuple[Level, ...]
     now_s: float
     proposed: Level | None = None  # what the open proposal would bring, drawn ahead of now
+    as_now: Level | None = None  # beside it, what the present plan goes on with
+    plans: tuple[Rule, ...] = ()
 
 
 def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int = N_BUCKET) -> Columns:
@@ -59,16 +63,20 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
         for m, begin, end in zip(snapshot.markers, begins, ends, strict=False)
     )
     measured = trace(t_s, list(job.get("samples_per_s", ())), n_bucket=n_bucket)
-    return Columns(measured, levels, now_s, _proposed(snapshot, now_s))
+    proposed, as_now = _ahead(snapshot, now_s) or (None, None)
+    return Columns(measured, levels, now_s, proposed, as_now, plan_starts(snapshot))
 
 
-def _proposed(snapshot: JobSnapshot, now_s: float) -> Level | None:
-    """Return the open proposal as a level ahead of now; one that keeps nodes alive promises no speed."""
+def _ahead(snapshot: JobSnapshot, now_s: float) -> tuple[Level, Level] | None:
+    """Return the open proposal and the present plan ahead of now; a protection promises no speed."""
     proposal = snapshot.open_proposal
     if proposal is None or proposal.kind is ProposalKind.PROTECT:
         return None
-    plan, predicted = proposal.candidate.plan, proposal.candidate.prediction
-    return Level(f"{proposal.id}: {plan.short}", now_s, now_s * (1 + AHEAD), predicted)
+    new, old, end_s = proposal.candidate, proposal.baseline, now_s * (1 + AHEAD)
+    return (
+        Level(f"{proposal.id}: {new.plan.short}", now_s, end_s, new.prediction),
+        Level(old.plan.short, now_s, end_s, old.prediction),
+    )
 
 
 def band(levels: Iterable[Level]) -> tuple[list[float], list[float], list[float], list[float]]:
@@ -86,13 +94,15 @@ def marks(data: Columns) -> Drawing:
     """Describe the chart."""
     x, level, low, high = band(data.levels)
     then, proposed, least, most = band((data.proposed,) if data.proposed else ())
+    _, as_now, _, _ = band((data.as_now,) if data.as_now else ())
     layers: tuple[Layer, ...] = (
         Band(x, low, high, ORANGE, "90 % band"),
         Line(x, level, ORANGE, "predicted when proposed", dash="6 3", is_guide=True),
         Line(data.measured.t_s, data.measured.y, BLUE, "measured"),
         Band(then, least, most, GREEN, ""),
-        Line(then, proposed, GREEN, "proposed", dash="6 3", is_guide=True),
-        *(Rule(lv.from_s, lv.label, dash="2 3") for lv in data.levels),
+        Line(then, proposed, GREEN, "proposed", dash="6 3", is_guide=True, far=FAR),
+        Line(then, as_now, BLUE, "as now", dash="2 4", is_guide=True),
+        *data.plans,
     )
     plot = Plot(TITLE, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=290)
     return Drawing(TITLE, plot.desc, (plot,))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
@@ -27,7 +28,7 @@ from dlrover_nb.widgets.series import (
     spread,
     widen,
 )
-from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, node_line
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Rule, node_line
 from dlrover_nb.widgets.svg.palette import BLUE
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Columns:
     """Data of the chart, times in seconds since the job's start."""
 
     workers: WideTable
+    plans: tuple[Rule, ...] = ()
 
     @property
     def is_many(self) -> bool:
@@ -60,12 +62,14 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
     is_worker = ~rows.is_ps
     t_s = rows.at_s[is_worker] - snapshot.started_at_s
     speed = rows.column("samples_per_s")[is_worker]
-    return Columns(widen(t_s, rows.kept(is_worker), speed, n_bucket=n_bucket, merge=Merge.MEAN))
+    wide = widen(t_s, rows.kept(is_worker), speed, n_bucket=n_bucket, merge=Merge.MEAN)
+    return Columns(wide, plan_starts(snapshot) if wide.t_s else ())
 
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    layers = _many(spread(data.workers)) if data.is_many else _few(data.workers)
+    lines = _many(spread(data.workers)) if data.is_many else _few(data.workers)
+    layers = (*lines, *data.plans)
     plot = Plot(data.title, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=250)
     empty = "" if data.workers.t_s else "No worker has reported yet."
     return Drawing(data.title, plot.desc, (plot,), empty)

@@ -51,6 +51,21 @@ def answer_labels(proposal: Proposal | None) -> tuple[str, str]:
     return f"{verb} ({proposal.id})", f"Not now ({proposal.id})"
 
 
+def rows_labels(snapshot: JobSnapshot) -> tuple[str, str]:
+    """Return what the buttons say that train rows in question again and skip them; empty: there are none."""
+    if not snapshot.quarantined or snapshot.phase.is_final:
+        return "", ""
+    name = f"shard {snapshot.quarantined[0].shard}"
+    return f"Try again ({name})", f"Skip it ({name})"
+
+
+def missed(snapshot: JobSnapshot) -> bool:
+    """Whether the sentence says that the last change turned out otherwise than predicted."""
+    if snapshot.open_proposal is not None or not snapshot.outcomes or snapshot.phase.is_final:
+        return False
+    return snapshot.outcomes[-1].plan == snapshot.target and snapshot.outcomes[-1].inside_band is False
+
+
 OTHER_LABEL = "Something else…"
 
 

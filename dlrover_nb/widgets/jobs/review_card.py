@@ -17,11 +17,17 @@ from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import waits_told
-from dlrover_nb.core.structs.views.summary import is_at_risk, share_done
+from dlrover_nb.core.structs.views.summary import is_at_risk, left_of, share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Tone, block_html, escape, table_html
 from dlrover_nb.widgets.jobs.plans import diff_table, none_open, proposal_facts, state_words, status_words
-from dlrover_nb.widgets.jobs.status import budget_words, change_words, host_words, rate_words
+from dlrover_nb.widgets.jobs.status import (
+    budget_words,
+    change_words,
+    host_words,
+    quality_words,
+    rate_words,
+)
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
@@ -68,9 +74,12 @@ class Press:
     plan: str
 
 
-_VERBS = {"do it": "accept", "try it": "accept", "not now": "reject"}
+_VERBS = {
+    "do it": "accept", "try it": "accept", "not now": "reject", "try again": "retry", "skip it": "skip",
+}  # fmt: skip
 _LABEL = re.compile(
-    r"(?P<verb>Do it|Try it|Not now|\w+)(?: \(?(?P<subject>[dmp]\d+)\)?)?(?: (?:with|to) (?P<plan>.+))?"
+    r"(?P<verb>Do it|Try it|Not now|Try again|Skip it|\w+)"
+    r"(?: \(?(?P<subject>[dmp]\d+|shard \d+)\)?)?(?: (?:with|to) (?P<plan>.+))?"
 )
 _DONE = {
     Verdict.ACCEPT: "accepted",
@@ -192,9 +201,8 @@ def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
     if pending.answer is Answer.REFUSED:
         why = "; ".join(line.strip() for line in pending.why.splitlines())  # a story has lines of its own
         return f"Could not {pending.words}: {why.rstrip('.')}."
-    if not pending.proposal and pending.decision is not None:
-        state = state_words(pending.decision, None, snapshot)
-        return f"{pending.words[0].upper()}{pending.words[1:]} (decision {pending.decision.id}): {state}."
+    if not pending.proposal:
+        return _own_words(snapshot, pending)
     proposal = next((p for p in snapshot.proposals if p.id == pending.proposal), None)
     acted = next((each for each in snapshot.mitigations if each.id == pending.proposal), None)
     number = f" as {pending.decision.id}" if pending.decision and pending.decision.id else ""
@@ -205,6 +213,14 @@ def _pending_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
     by = pending.decision.by if pending.decision else "you"
     did = "decided on" if pending.verdict is None else _DONE.get(pending.verdict, "decided on")
     return f"{by} {did} {pending.proposal}{_progress(proposal, snapshot)}."
+
+
+def _own_words(snapshot: JobSnapshot, pending: PendingAction) -> str:
+    """Return what became of a request that answers no proposal; one about rows is no decision."""
+    if pending.decision is None:
+        return f"Received: {pending.words}."
+    state = state_words(pending.decision, None, snapshot)
+    return f"{pending.words[0].upper()}{pending.words[1:]} (decision {pending.decision.id}): {state}."
 
 
 def _progress(proposal: Proposal, snapshot: JobSnapshot) -> str:
@@ -265,12 +281,12 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     has_failed = snapshot.phase is JobPhase.FAILED
     items = (
         *(() if has_failed else (phase,)),
-        rate_words(snapshot),
         f"{units.percent(share_done(snapshot.train), 1)} trained",
         f"plan {plan}",
         f"{snapshot.mode} mode",
         *_deadline_words(snapshot),
         *_budget_words(snapshot),
+        *_end_words(snapshot),
         f"as of {units.clock(snapshot.at_s)}",
     )
     text = " &middot; ".join(map(escape, items))
@@ -278,10 +294,23 @@ def header_html(snapshot: JobSnapshot, link: Link) -> str:
     name = escape(snapshot.title)
     warned = "" if snapshot.phase.is_final else badges
     name += _badge_html(phase) if has_failed else ""
-    head = f'<div><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+    how = " &middot; ".join(map(escape, filter(None, (rate_words(snapshot), quality_words(snapshot)))))
+    head = (
+        '<div style="display:flex;flex-wrap:wrap;justify-content:space-between;gap:2px 20px">'
+        f'<div style="flex:1 1 340px"><strong style="font-size:16px">{name}</strong> {text}{warned}</div>'
+        f'<div style="font-size:15px;font-weight:600">{how}</div></div>'
+    )
     if snapshot.phase.is_final:
         return head
     return head + _budget_html(snapshot) + _host_html(snapshot) + _waits_html(snapshot) + _slow_html(snapshot)
+
+
+def _end_words(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return when a job that trains will have trained all of its rows."""
+    left_s = left_of(snapshot)
+    if left_s is None or left_s <= 0:
+        return ()
+    return (f"ends in about {units.duration(float(f'{left_s:.2g}'))}",)
 
 
 def _deadline_words(snapshot: JobSnapshot) -> tuple[str, ...]:

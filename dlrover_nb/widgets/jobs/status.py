@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.views.summary import left_of, share_done
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
 from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
+from dlrover_nb.widgets.jobs.always_asked import always_asked_line
 from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
 from dlrover_nb.widgets.oom import clock_words, remedy, running_out
@@ -84,7 +85,8 @@ def status_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     has_reports = series is not None and bool(series.node.get("at_s"))
     if has_series and not first_steps(snapshot):
         blocks.append(CHARTS["throughput"].static(snapshot, series))
-    blocks += (Facts(summary_facts(snapshot)), *mitigations.slow_blocks(snapshot))
+    blocks += (always_asked_line(snapshot), Facts(summary_facts(snapshot)))
+    blocks += mitigations.slow_blocks(snapshot)
     blocks += nodes_blocks(snapshot)
     if any(node.last is not None for node in snapshot.nodes):
         blocks.append(breakdown.static_bars(snapshot, series))
@@ -203,6 +205,16 @@ def rate_words(snapshot: JobSnapshot) -> str:
     n_before = 0 if snapshot.began_from is None else snapshot.began_from.n_sample
     n_done = snapshot.train.n_sample_done - n_before
     return f"{units.rate(n_done / run_s)} on average" if run_s > 0 and n_done > 0 else units.MISSING
+
+
+def quality_words(snapshot: JobSnapshot) -> str:
+    """Return how good the model is, in few words: on held-out rows, else by its loss; empty: not known."""
+    evaluation = snapshot.evaluation or next((each.evaluation for each in snapshot.rounds[-1:]), None)
+    if evaluation is not None:
+        return f"AUC {evaluation.auc:.4f}"
+    if snapshot.reported is not None and snapshot.reported.metrics:
+        return " ".join(map(str, snapshot.reported.metrics[0]))
+    return "" if snapshot.loss is None else f"loss {units.number(snapshot.loss)}"
 
 
 def plan_words(snapshot: JobSnapshot) -> str:

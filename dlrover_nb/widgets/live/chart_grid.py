@@ -1,8 +1,10 @@
-"""The charts of one live screen: throughput first, three more further down, and one selected other.
+"""The charts of one live screen: throughput on the first screen, the others on pages that one chooses.
 
-A hidden chart is not updated until it is selected. The curve and the front depend on the fit, which changes a
-little with each window: they are redrawn every few ticks, and at once after a proposal, a decision or a
-change. A cross marks the plan of the what-if sliders on both, red where it is extrapolated.
+A chart on a page that is not shown is not updated until it is. All charts over time share one range of time:
+who zooms into one sees the same minutes in the others. The curve and the front depend on the fit, which
+changes a little with each window: they are redrawn every few ticks, and at once after a proposal, a decision
+or a change. They begin at what was tried and its neighborhood; a button shows all plans. A cross marks the
+plan of the what-if sliders on both, red where it is extrapolated.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import panel as pn
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.candidates import Candidate
-from dlrover_nb.widgets.charts import all_charts, curve
+from dlrover_nb.widgets.charts import CHARTS, all_charts, curve, front
 from dlrover_nb.widgets.jobs.whatif import Axis, value
-from dlrover_nb.widgets.live.controls.elements import pane, select
+from dlrover_nb.widgets.live.controls.elements import button, pane, select
+from dlrover_nb.widgets.live.live_charts import kit
 from dlrover_nb.widgets.live.live_charts.legend import Entry
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
@@ -30,10 +33,19 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.live.job_view_model import ViewState
 
+FIRST = "throughput"
 OF_THE_FIT = ("curve", "front")
 FIT_EVERY = 5  # ticks
-ALWAYS = ("throughput", "memory", "curve", "front")
-NO_MORE = "none"
+PLANS = "Plans"
+PAGES = {
+    PLANS: OF_THE_FIT,
+    "Memory": ("memory",),
+    "Nodes": ("workers", "breakdown", "stragglers"),
+    "Rows": ("shards", "rounds"),
+    "Scores": ("scores",),
+}
+ADDED = "More charts"  # the page of those that installed packages add
+_REACH = {False: "Show all plans", True: "Show what is near"}
 
 
 class ChartGrid:
@@ -46,7 +58,7 @@ class ChartGrid:
     on_tap
         Called with the plan on the front that was tapped.
     on_change
-        Called when another chart, or another axis, was selected.
+        Called when another axis, or another range of plans, was chosen.
     """
 
     def __init__(
@@ -56,11 +68,13 @@ class ChartGrid:
         on_change: Callable[[], None],
     ) -> None:
         self._on_tap, self._on_change = on_tap, on_change
-        charts = all_charts()
+        charts, times = all_charts(), kit.time_range()
         self.figures = {
-            name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None)
+            name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None, times=times)
             for name, chart in charts.items()
         }
+        added = tuple(name for name in charts if name not in CHARTS)
+        self.pages = PAGES | ({ADDED: added} if added else {})
         self._curve, self._front = self.figures["curve"], self.figures["front"]
         self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
         self.axis = select(
@@ -70,49 +84,54 @@ class ChartGrid:
             width=220,
         )
         self.axis.param.watch(self._choose_axis, "value")
-        more = {charts[name].title: name for name in charts if name not in ALWAYS}
-        self.more = select(
-            "More charts", {"none": NO_MORE, **more}, value=next(iter(more.values()), NO_MORE),
-            sizing_mode="stretch_width", max_width=320,
-        )  # fmt: skip
-        self.more.param.watch(self._choose_chart, "value")
+        self.reach = button(_REACH[False], width=150)
+        self.reach.on_click(self._choose_reach)
         self._fit_key: tuple[object, ...] = ()
         self._n_tick = 0  # since the charts of the fit were drawn
-        self._hide_others()
+        self._page = ""
 
     @property
     def first(self) -> object:
         """The chart below the sentence."""
-        return pane(self.figures["throughput"].root)
+        return pane(self.figures[FIRST].root)
 
-    def rows(self) -> tuple[object, ...]:
-        """Return the other permanent charts, as rows of a layout."""
-        memory, fitted, pareto = (pane(self.figures[name].root) for name in ALWAYS[1:])
-        beside = pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF)
-        return (pn.Row(beside, pareto, sizing_mode="stretch_width", styles=WRAP), memory)
+    def parts(self) -> dict[str, tuple[object, ...]]:
+        """Return the other charts, as the parts of pages."""
+        return {name: self._parts(name) for name in self.pages}
 
-    def others(self) -> object:
-        """Return the selector of the other charts, with them."""
-        drawn = (pane(self.figures[name].root) for name in self.figures if name not in ALWAYS)
-        return pn.Column(self.more, *drawn, sizing_mode="stretch_width")
+    def _parts(self, page: str) -> tuple[object, ...]:
+        drawn = tuple(pane(self.figures[name].root) for name in self.pages[page])
+        if page != PLANS:
+            return drawn
+        fitted, pareto = drawn
+        left = pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF)
+        right = pn.Column(pareto, self.reach, sizing_mode="stretch_width", styles=HALF)
+        return (pn.Row(left, right, sizing_mode="stretch_width", styles=WRAP),)
 
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """Names of the visible charts."""
-        return (*ALWAYS, *((self.more.value,) if self.more.value != NO_MORE else ()))
+    def prepare(self, state: ViewState) -> None:
+        """Draw all charts once, before a page is sent.
 
-    def update(self, state: ViewState) -> None:
-        """Update the visible charts."""
-        self.figures["throughput"].root.visible = not first_steps(state.snapshot)
-        self._hide_others()
+        Their glyphs then are part of it: figures that get them one by one later take a browser seconds.
+        """
+        for figure in self.figures.values():
+            figure.update(state.snapshot, state.series)
+
+    def update(self, state: ViewState, page: str) -> None:
+        """Update the first chart, and those of the page that is shown."""
+        self.figures[FIRST].root.visible = not first_steps(state.snapshot)
+        self._page = page
         is_due = self._is_fit_due(state.snapshot)
-        for name in self.shown:
+        for name in (FIRST, *self.pages.get(page, ())):
             if is_due or name not in OF_THE_FIT:
                 self.figures[name].update(state.snapshot, state.series)
+        if is_due and page == PLANS:
+            fitted = curve.columns(state.snapshot)
+            is_part = front.columns(state.snapshot).beyond or any(each.beyond for each in fitted)
+            self.reach.visible = self._curve.shows_all or bool(is_part)
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
         """Whether to draw the curve and the front: first shown, changed, or due."""
-        key = (*fit_key(snapshot), self._curve.chosen)
+        key = (*fit_key(snapshot), self._curve.chosen, self._curve.shows_all, self._page)
         self._n_tick += 1
         if key == self._fit_key and self._n_tick < FIT_EVERY:
             return False
@@ -120,7 +139,9 @@ class ChartGrid:
         return True
 
     def mark(self, candidate: Candidate | None) -> None:
-        """Mark a plan on the front and on the curve; None: its prediction is unknown."""
+        """Mark a plan on the front and on the curve, if they are shown; None: its prediction is unknown."""
+        if self._page != PLANS:
+            return
         self._on_front.show(candidate, candidate.cost if candidate else 0.0)
         self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.chosen)) if candidate else 0.0)
 
@@ -132,13 +153,11 @@ class ChartGrid:
         self._curve.chosen = self.axis.value
         self._on_change()
 
-    def _choose_chart(self, event: object) -> None:  # noqa: ARG002 - param's signature
+    def _choose_reach(self, event: object) -> None:  # noqa: ARG002 - param's signature
+        shows_all = not self._curve.shows_all
+        self._curve.shows_all = self._front.shows_all = shows_all
+        self.reach.label = _REACH[shows_all]
         self._on_change()
-
-    def _hide_others(self) -> None:
-        for name in self.figures:
-            if name not in ALWAYS:
-                self.figures[name].root.visible = name == self.more.value
 
 
 def fit_key(snapshot: JobSnapshot) -> tuple[object, ...]:

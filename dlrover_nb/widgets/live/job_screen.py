@@ -1,7 +1,8 @@
-"""One drawing of a job with Panel: charts, the review card, the what-if sliders and the buttons.
+"""One drawing of a job with Panel: the sentence, its buttons, one chart, what is always asked, and pages.
 
-Its parts are in `chart_grid`, `whatif_sliders` and `decision_buttons`; `render_target` sends changes to the
-browser.
+The first screen is for deciding: all else stands on pages that one opens (`tab_bar`), "Why?" first, and is
+neither fetched nor drawn before. Its parts are in `chart_grid`, `whatif_sliders` and `decision_buttons`;
+`render_target` sends changes to the browser.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import panel as pn
 
-from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.training.shards import ShardAction
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
-from dlrover_nb.widgets.jobs.headline import OTHER_LABEL, headline, old_picture
+from dlrover_nb.widgets.jobs.always_asked import always_asked_html
+from dlrover_nb.widgets.jobs.headline import OTHER_LABEL, headline, missed, old_picture
+from dlrover_nb.widgets.jobs.logs import logs_view
 from dlrover_nb.widgets.jobs.review_card import (
     PendingAction,
     Press,
@@ -27,25 +31,29 @@ from dlrover_nb.widgets.jobs.review_card import (
     review,
     too_early,
 )
+from dlrover_nb.widgets.jobs.status import nodes_blocks
 from dlrover_nb.widgets.jobs.why import why_view
 from dlrover_nb.widgets.live.browser.render_target import RenderTarget
-from dlrover_nb.widgets.live.chart_grid import ChartGrid
+from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
 from dlrover_nb.widgets.live.controls.action_card import ActionCard
 from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text
-from dlrover_nb.widgets.live.controls.latest_only import LatestOnly
+from dlrover_nb.widgets.live.controls.on_request import OnRequest
+from dlrover_nb.widgets.live.controls.tab_bar import TabBar
 from dlrover_nb.widgets.live.controls.whatif_sliders import Sliders
-from dlrover_nb.widgets.theme import PAGE
+from dlrover_nb.widgets.theme import PAGE, UNSEEN, WRAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import RLock
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
+    from dlrover_nb.widgets.jobs.review_card import Review
     from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
 
-_TABLES = {False: "Show the charts' numbers as tables", True: "Hide the tables"}
-_WHY = {False: "Why?", True: "Hide why"}
+WHY, NODES, LOGS, NUMBERS = "Why?", "Nodes", "Logs", "Numbers"  # pages
+N_LOG_LINE = 100
+LOGS_EVERY_S = 5.0  # while their page is shown
 
 
 class Screen:
@@ -81,6 +89,7 @@ class Screen:
         self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
         self.buttons, self.action = DecisionButtons(), ActionCard(can_act=can_act)
         self._make_texts()
+        self.tabs = self._make_pages()
         if can_act:
             self._bind_presses()
         self.stage = RenderTarget(
@@ -92,51 +101,58 @@ class Screen:
             rests=lambda: view_model.state().snapshot.phase.is_final,
         )
         self.layout = self.stage.layout
+        self.chart_grid.prepare(view_model.state())
         self._show(view_model.state())
 
     # parts
 
     def _make_texts(self) -> None:
-        self._header, self._card, self._tables, self._why = text(), text(), text(), text()
-        self._lead = text()
+        self._header, self._lead, self._facts = text(), text(), text()
+        self._card, self._why, self._nodes, self._logs, self._tables = (text() for _ in range(5))
         self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
-        self._table_shown, self._why_shown, self._why_words = False, False, ""
-        self._want_tables = button(_TABLES[False], width=280)
-        self._want_tables.on_click(self._toggle_tables)
-        self._want_why = button(_WHY[False], width=110)
-        self._want_why.on_click(self._toggle_why)
         self._want_other = button(OTHER_LABEL, width=150)
         self._want_other.on_click(self._toggle_other)
-        self._explaining = LatestOnly(self._explain)
+        self._want_why = button(WHY, width=90, visible=False)
+        self._want_why.on_click(lambda _: self.tabs.choose(WHY))
+        self._want_logs = button(LOGS, width=90, visible=False)
+        self._want_logs.on_click(lambda _: self.tabs.choose(LOGS))
+        self._explanation = OnRequest(self._explain, self.flush)
+        self._log_lines = OnRequest(self._read_logs, self.flush)
+
+    def _make_pages(self) -> TabBar:
+        charts = self.chart_grid.parts()
+        charts[NODES] = (pane(self._nodes), *charts[NODES])
+        pages = {
+            WHY: (pane(self._card), pane(self._why)),
+            **charts,
+            LOGS: (pane(self._logs),),
+            NUMBERS: (pane(self._tables),),
+        }
+        return TabBar(pages, self.flush)
 
     def _bind_presses(self) -> None:
         self._press = press_field(self._pressed)
-        answers = (self.buttons.accept, self.buttons.reject, self.action.accept, self.action.reject)
-        for pressed in (*answers, self.buttons.undo, self.sliders.send):
+        answers = (*self.buttons.presses, self.action.accept, self.action.reject)
+        for pressed in (*answers, self.sliders.send):
             sends(pressed, self._press)
         sends_choice(self.buttons.mode, "mode", self._press)
 
     def _arrange(self) -> pn.Column:
-        acts = [self.buttons.answers(self._want_other)] if self._can_act else []
+        acts = (self.buttons.first, self.buttons.last) if self._can_act else ((), ())
+        undo = [pn.pane.Bokeh(self.buttons.undo_below)] if self._can_act else []
         choices, press = ([self.buttons.choices], [pane(self._press)]) if self._can_act else ([], [])
-        self._other = pn.Column(
-            *choices, self.sliders.layout, sizing_mode="stretch_width", visible=not self._can_act
-        )
+        self._other = pn.Column(*choices, self.sliders.layout, sizing_mode="stretch_width", visible=False)
+        row = (*map(pn.pane.Bokeh, acts[0]), self._want_other, *map(pn.pane.Bokeh, acts[1]))
         return pn.Column(
             pane(self._header),
             pane(self._lead),
-            *acts,
+            pn.Row(*row, self._want_why, self._want_logs, sizing_mode="stretch_width", styles=WRAP),
             pane(self._message),
             self._other,
             self.action.layout,
             self.chart_grid.first,
-            self._want_why,
-            pane(self._card),
-            pane(self._why),
-            *self.chart_grid.rows(),
-            self.chart_grid.others(),
-            self._want_tables,
-            pane(self._tables),
+            pn.Row(pane(self._facts), *undo, sizing_mode="stretch_width", styles=WRAP),
+            self.tabs.layout,
             *press,
             styles=PAGE,
             sizing_mode="stretch_width",
@@ -145,11 +161,6 @@ class Screen:
 
     # what the user does
 
-    def _toggle_tables(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        self._table_shown = not self._table_shown
-        self._want_tables.label = _TABLES[self._table_shown]
-        self.flush()
-
     def _toggle_other(self, event: object) -> None:  # noqa: ARG002 - param's signature
         self._show_other(not self._other.visible)
         self.flush()
@@ -157,24 +168,16 @@ class Screen:
     def _show_other(self, is_shown: bool) -> None:  # noqa: FBT001 - its one meaning is its name
         self._other.visible = is_shown
         self._want_other.label = "Close" if is_shown else OTHER_LABEL
+        if is_shown and not self.tabs.chosen:
+            self.tabs.choose(PLANS)  # the sliders' cross stands there
 
-    def _toggle_why(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        self._why_shown = not self._why_shown
-        self._want_why.label = _WHY[self._why_shown]
-        self._why_words = block_html(Paragraph("Asking the master...")) if self._why_shown else ""
-        if self._why_shown:
-            opened = self._view_model.state().snapshot.open_proposal
-            self._explaining.ask(opened.id if opened else "")
-        self.flush()
+    def _explain(self) -> str:
+        snapshot = self._view_model.state().snapshot
+        opened = snapshot.open_proposal
+        return why_view(self._view_model.explain(opened.id if opened else None), snapshot).html()
 
-    def _explain(self, proposal: str) -> None:
-        try:
-            explanation = self._view_model.explain(proposal or None)
-        except DlroverError as error:
-            self._why_words = block_html(Paragraph(str(error), Tone.WARNING))
-        else:
-            self._why_words = why_view(explanation, self._view_model.state().snapshot).html()
-        self.flush()
+    def _read_logs(self) -> str:
+        return logs_view(self._view_model.name, self._view_model.logs(N_LOG_LINE)).html()
 
     def _tapped(self, candidate: Candidate) -> None:
         self._show_other(True)
@@ -194,6 +197,9 @@ class Screen:
             case "undo" | "cancel":
                 aim = f"{press.verb} {press.subject}"
                 self._view_model.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
+            case ShardAction.RETRY | ShardAction.SKIP:
+                shard = int(press.subject.removeprefix("shard "))
+                self._view_model.decide_rows(shard, ShardAction(press.verb), why)
             case Verdict.MODE:
                 self._view_model.set_mode(Mode(press.plan), why, version=version)
             case Verdict.OVERRIDE | Verdict.SCALE:
@@ -220,18 +226,38 @@ class Screen:
         self._header.text = header_html(state.snapshot, state.link)
         is_old = bool(state.link.badge) and not state.snapshot.phase.is_final
         self._lead.text = block_html(old_picture(state.link.age_s) if is_old else headline(state.snapshot))
-        self._message.text = block_html(Paragraph(card.message, Tone.NEWS))
-        self._card.text = card_html(card, state.snapshot) if self._why_shown else ""
-        self._why.text = self._why_words
+        is_news = state.request is not None or is_old  # else the sentence says it, and only readers hear it
+        message = block_html(Paragraph(card.message, Tone.NEWS))
+        self._message.text = message if is_news else f'<div style="{UNSEEN}">{message}</div>'
+        self._facts.text = always_asked_html(state.snapshot)
         if self._can_act:
             self._press.tags = [state.snapshot.version]
         self.buttons.show(state, card)
+        self._want_other.visible = not state.snapshot.phase.is_final
+        self._want_why.visible = missed(state.snapshot)
+        self._want_logs.visible = state.snapshot.phase is JobPhase.FAILED
         self.action.show(state, card)
         is_own = state.request is not None and state.request.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
         self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
-        self.chart_grid.update(state)
+        self.tabs.show()
+        self.chart_grid.update(state, self.tabs.chosen)
         self.chart_grid.mark(self.sliders.shown.candidate)
-        self._tables.text = tables_html(state) if self._table_shown else ""
+        self._show_page(state, card)
+
+    def _show_page(self, state: ViewState, card: Review) -> None:
+        """Draw the texts of the page that is shown."""
+        snapshot, page = state.snapshot, self.tabs.chosen
+        if page == WHY:
+            opened = snapshot.open_proposal
+            about = (opened.id if opened else "", snapshot.version, snapshot.phase)
+            self._card.text = card_html(card, snapshot)
+            self._why.text = self._explanation.html(about, snapshot.at_s)
+        elif page == NODES:
+            self._nodes.text = "".join(map(block_html, nodes_blocks(snapshot)))
+        elif page == LOGS:
+            self._logs.text = self._log_lines.html(snapshot.at_s // LOGS_EVERY_S, snapshot.at_s)
+        elif page == NUMBERS:
+            self._tables.text = tables_html(state)
 
 
 def _request(press: Press) -> PendingAction:

@@ -12,9 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.commands.requests import Accept, Override, Reject, Scale, SetMode, Undo
+from dlrover_nb.core.commands.requests import (
+    Accept,
+    Override,
+    Reject,
+    RetryShard,
+    Scale,
+    SetMode,
+    SkipShard,
+    Undo,
+)
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.decisions import Verdict
+from dlrover_nb.core.structs.training.shards import ShardAction
 from dlrover_nb.widgets.jobs.review_card import Answer, Link, PendingAction
 from dlrover_nb.widgets.series import Window
 
@@ -22,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.client.handle import JobHandle
-    from dlrover_nb.core.commands.requests import Decides
-    from dlrover_nb.core.structs.decisions.query_answers import Explanation, Weighed
+    from dlrover_nb.core.commands.requests import Request
+    from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
@@ -62,6 +72,7 @@ class JobViewModel:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._handle, self._on_change, self._monotonic = handle, on_change, monotonic
+        self.name = handle.name
         self._looks = handle.with_short_timeout
         self._lock = threading.Lock()
         self._fetching = threading.Lock()
@@ -135,6 +146,13 @@ class JobViewModel:
         """
         self._ask(PendingAction(None, aim=aim), Undo(decision, cancels=is_under_way, why=why))
 
+    def decide_rows(self, shard: int, action: ShardAction, why: str = "") -> None:
+        """Train a shard in question again, or go on without it."""
+        skips = action is ShardAction.SKIP
+        aim = f"skip shard {shard}" if skips else f"train shard {shard} again"
+        request = SkipShard(shard=shard, why=why) if skips else RetryShard(shard=shard, why=why)
+        self._ask(PendingAction(None, aim=aim), request)
+
     def refuse(self, request: PendingAction, why: str) -> None:
         """Record that a request cannot be sent."""
         with self._lock:
@@ -150,7 +168,11 @@ class JobViewModel:
         """Query why a plan is recommended, or none; blocks, so not for a front end's thread."""
         return self._handle.explain(proposal)
 
-    def _ask(self, pending: PendingAction, request: Decides, version: str = "") -> None:
+    def logs(self, n_line: int) -> tuple[LogLine, ...]:
+        """Return the newest log lines of all nodes; blocks, as `explain` does."""
+        return self._handle.logs(n_line=n_line)
+
+    def _ask(self, pending: PendingAction, request: Request, version: str = "") -> None:
         with self._lock:
             if self._request is not None and self._request.answer is Answer.ASKED:
                 return  # a double click: the first one is pending
@@ -158,9 +180,9 @@ class JobViewModel:
         self._on_change()
         _ACTIONS.submit(self._act, pending, request, version)
 
-    def _act(self, pending: PendingAction, request: Decides, version: str) -> None:
+    def _act(self, pending: PendingAction, request: Request, version: str) -> None:
         try:
-            made = self._handle.decide(request, version=version)
+            made = self._handle.ask(request, version=version)
             done = replace(pending, answer=Answer.TAKEN, decision=made)
         except DlroverError as error:
             done = replace(pending, answer=Answer.REFUSED, why=str(error))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.svg.marks import Layer, Plot
 
 FAR_BAND = 0.5  # of the height of lines and markers: so far beyond them a band is shown
-FAR_GUIDE = 1.0  # the same of a guide, such as a predicted level
 CUT = "bars extend beyond the chart"
 
 
@@ -30,10 +29,12 @@ def y_range(plot: Plot) -> tuple[float, float]:
 
     A wide band would otherwise press the measured line flat against the axis.
     """
-    main = _finite(_main(plot.layers)) or _finite(_guides(plot.layers)) or _finite(_wide(plot.layers))
+    guides = [layer for layer in plot.layers if isinstance(layer, Line) and layer.is_guide]
+    main = _finite(_main(plot.layers)) or _finite(v for layer in guides for v in layer.y)
+    main = main or _finite(_wide(plot.layers))
     low, high = min(main, default=0.0), max(main, default=1.0)
     span = high - (min(low, 0.0) if plot.y_from_zero else low) or abs(high) or 1.0
-    near = [*main, *_within(_guides(plot.layers), low - FAR_GUIDE * span, high + FAR_GUIDE * span)]
+    near = [*main, *(v for g in guides for v in _within(g.y, low - g.far * span, high + g.far * span))]
     low, high = min(near, default=0.0), max(near, default=1.0)
     ys = [low, high, *_within(_wide(plot.layers), low - FAR_BAND * span, high + FAR_BAND * span)]
     bottom, top = ticks.padded(min(ys), max(ys), 0.06)
@@ -104,10 +105,6 @@ def _main(layers: Iterable[Layer]) -> Iterable[float]:
                 pass
             case _:
                 assert_never(layer)
-
-
-def _guides(layers: Iterable[Layer]) -> Iterable[float]:
-    return (v for layer in layers if isinstance(layer, Line) and layer.is_guide for v in layer.y)
 
 
 def _wide(layers: Iterable[Layer]) -> Iterable[float]:

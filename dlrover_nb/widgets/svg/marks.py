@@ -38,6 +38,7 @@ class Line:
     step: bool = False
     is_node: bool = False  # its name and values are shown on hover
     is_guide: bool = False  # the axis need not reach it where it is far from other lines
+    far: float = 1.0  # of a guide: so far beyond the other lines, in their height, the axis reaches
 
 
 def node_line(x: Sequence[float], y: Sequence[float], name: str, *, is_ps: bool = False) -> Line:

@@ -79,8 +79,7 @@ def live(page):
     frame = page.frame_locator("#live")
     page.locator("#live").scroll_into_view_if_needed()
     frame.get_by_role("button", name="Why?").wait_for()
-    if frame.get_by_role("button", name="Something else").count():  # all of it is open to who may only look
-        frame.get_by_role("button", name="Something else").click()
+    frame.get_by_role("button", name="Something else").click()
     frame.get_by_role("slider", name="Workers").wait_for()
     return frame
 

@@ -57,6 +57,7 @@ OVERLAPS = """root => {
   const found = []
   const visit = element => {
     if (!element.checkVisibility({visibilityProperty: true}) || element.classList.contains('bk-Figure')) return
+    if (getComputedStyle(element).clipPath !== 'none') return  // it is for screen readers
     const isText = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
     if (element.matches('button, input, select') || (isText && !['STYLE', 'OPTION'].includes(element.tagName))) {
       const range = document.createRange()

@@ -31,6 +31,8 @@ class Master:
         self._state = snapshot or builders.snapshot()
         self.chunks = [series or builders.series()]
         self.asked: list[Decision] = []
+        self.chosen: list[ShardChoice] = []
+        self.explained: list[str | None] = []
         self.weighed: list[tuple[ResourcePlan, ...]] = []
         self.reachable = True
 
@@ -163,6 +165,9 @@ class Master:
 
     def explain(self, proposal: str | None) -> Explanation:
         with self.lock:
+            if not self.reachable:
+                raise BackendError("the master of quick-start does not answer; it is asked again")
+            self.explained.append(proposal)
             shown = {p.id: p for p in self.state.proposals}
             told = shown.get(proposal) if proposal else self.state.open_proposal
             if proposal and told is None:
@@ -184,7 +189,10 @@ class Master:
         return ""
 
     def choose(self, choice: ShardChoice) -> None:
-        raise AssertionError(choice)
+        with self.lock:
+            self.chosen.append(choice)
+            rest = tuple(each for each in self.state.quarantined if each.shard != choice.shard)
+            self.state = replace(self.state, quarantined=rest)
 
     def stop(self, by: str, why: str) -> None:
         raise BackendError(f"{by} may not stop quick-start here: {why}")

@@ -116,6 +116,10 @@ class PlayedPage:
         (button,) = (each for each in self.screen.layout.select(pn.widgets.Button) if each.label == label)
         button.clicks += 1
 
+    def open(self, name: str) -> None:
+        """Open a page of what is not on the first screen."""
+        self.screen.tabs.choose(name)
+
     def tap(self, chart: str, x: float) -> None:
         """Tap a marker of a chart at this x."""
         for renderer in self.screen.chart_grid.figures[chart].root.select(GlyphRenderer):

@@ -6,14 +6,16 @@ import pytest
 from bokeh.models import GlyphRenderer, Segment
 from support.jobs import builders as b
 
-from dlrover_nb.widgets.live.chart_grid import ChartGrid
+from dlrover_nb.widgets.jobs.review_card import Link
+from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
+from dlrover_nb.widgets.live.job_view_model import ViewState
 
 
 def marked(high):
     """Return the figure of the front with the cross at a proposal whose band ends there."""
     snapshot = b.snapshot()
     grid = ChartGrid(snapshot, lambda _: None, lambda: None)
-    grid.figures["front"].update(snapshot, b.series())
+    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
     candidate = snapshot.open_proposal.candidate
     grid.mark(replace(candidate, prediction=replace(candidate.prediction, high=high)))
     return grid.figures["front"].panels[0].root

@@ -12,6 +12,7 @@ from test_themes_browser import SWITCH, THEMES
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.widgets.live.browser.poller import Poller
+from dlrover_nb.widgets.live.chart_grid import PAGES
 from dlrover_nb.widgets.live.live_view import LiveView
 
 pytestmark = [
@@ -45,6 +46,7 @@ def test_each_entry_of_a_legend_has_its_sample(serve, page):
     view = page.locator(".dlrover-live").first
     view.wait_for()
     all_drawn(view, "measured")
+    page.get_by_role("button", name="Plans", exact=True).click()
     with master.lock:
         master.state = replace(whole, at_s=master.state.at_s + 1)
     all_drawn(view, "proposal")
@@ -70,13 +72,12 @@ def test_each_entry_of_a_legend_has_its_sample(serve, page):
 
 @pytest.mark.release
 @pytest.mark.more
-def test_each_other_chart_has_a_legend_with_samples(serve, page):
+def test_the_legends_of_each_page_have_samples(serve, page):
     page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
     view = page.locator(".dlrover-live").first
-    choice = page.get_by_label("More charts")
-    choice.wait_for()
-    for title in choice.locator("option").all_inner_texts():
-        choice.select_option(title)
+    for name in PAGES:
+        button = page.get_by_role("button", name=name, exact=True)
+        button.click()
         all_drawn(view, "measured")
 
 

@@ -44,6 +44,7 @@ def press(button):
 def test_a_simulated_job_is_watched_and_scaled_from_the_browser(job, serve, new_page):
     page = new_page(width=1200)
     page.goto(serve(LiveView(job, Poller()).panel))
+    page.get_by_role("button", name="Something else").click()
     workers = page.get_by_role("slider", name="Workers")
     workers.wait_for()
     page.get_by_text("ads-ctr (simulated)").first.wait_for()

@@ -209,6 +209,7 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
         presser.start()
         assert came.wait(LIMIT_S)
 
+    screen.tabs.choose("Memory")
     grid.mark = mark_and_be_pressed
     nodes = ("worker-0", "ps-0", "worker-1")
     master.chunks.append(b.series(303, nodes=nodes, start=300, cursor=master.chunks[-1].cursor + 1))
@@ -223,6 +224,8 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
 
 def test_the_ticks_of_the_curve_are_no_new_model_each_second(master, view):
     page = PlayedPage(view.view_model)
+    page.open("Plans")
+    page.draw()
     before = page.screen.chart_grid.figures["curve"].root.xaxis.ticker
     master.step("p2", ProposalStatus.REJECTED)
     page.redraw()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from bokeh.models import DataRange1d
+
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.charts.chart import Chart
     from dlrover_nb.widgets.svg.marks import Drawing, Panel
@@ -33,24 +35,33 @@ class LiveFigure:
         Any snapshot of the job, for the axes. `update` shows data.
     on_tap
         Called with the value of a marker that was tapped.
+    times
+        The range of time that it shares with other charts; None: its own.
     """
 
     def __init__(
-        self, chart: Chart, snapshot: JobSnapshot, on_tap: Callable[[object], None] | None = None
+        self,
+        chart: Chart,
+        snapshot: JobSnapshot,
+        on_tap: Callable[[object], None] | None = None,
+        *,
+        times: DataRange1d | None = None,
     ) -> None:
         first = chart.drawing(snapshot, None)
         panels = first.panels[:1] if first.one_at_a_time else first.panels
         self._chart = chart
         self._throttle = Throttle() if chart.is_heavy else None
         self.chosen = panels[0].name if isinstance(panels[0], Plot) else ""  # of panels shown one at a time
-        self.panels = [_live(panel, on_tap) for panel in panels]
+        self.shows_all = False  # of a chart that begins with a part, see `Chart.whole`
+        self.panels = [_live(panel, on_tap, times) for panel in panels]
         self.root = _layout(self.panels, first.n_column)
 
     def update(self, snapshot: JobSnapshot, series: SeriesChunk | None) -> bool:
         """Show new data; return whether anything changed."""
         if self._throttle is not None and not self._throttle.is_due(series):
             return False
-        panels = self._shown(self._chart.drawing(snapshot, series))
+        draw = (self._chart.whole if self.shows_all else None) or self._chart.drawing
+        panels = self._shown(draw(snapshot, series))
         changed = [_show(live, panel) for live, panel in zip(self.panels, panels, strict=False)]
         return any(changed)
 
@@ -76,13 +87,15 @@ def _without_data(panel: Panel, title: str) -> Panel:
         case Plot():
             return replace(panel, title=title, layers=(), x_ticks=())
         case Strips():
-            return replace(panel, title=title, rows=(), kinds=())
+            return replace(panel, title=title, rows=(), kinds=(), rules=())
         case _:
             assert_never(panel)
 
 
-def _live(panel: Panel, on_tap: Callable[[object], None] | None) -> LivePlot | LiveStrips:
-    return LivePlot(panel, on_tap) if isinstance(panel, Plot) else LiveStrips(panel)
+def _live(
+    panel: Panel, on_tap: Callable[[object], None] | None, times: DataRange1d | None
+) -> LivePlot | LiveStrips:
+    return LivePlot(panel, on_tap, times=times) if isinstance(panel, Plot) else LiveStrips(panel, times=times)
 
 
 def _show(live: LivePlot | LiveStrips, panel: Panel) -> bool:

@@ -1,0 +1,80 @@
+"""The line of what is always asked: host, memory, cost, the last change."""
+
+from dataclasses import replace
+
+import pytest
+from support.jobs import builders as b
+
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.budget import BudgetOutlook
+from dlrover_nb.core.structs.plan.prices import ASSUMED, PriceTable
+from dlrover_nb.widgets.jobs.always_asked import always_asked, always_asked_html
+from dlrover_nb.widgets.jobs.headline import headline
+from dlrover_nb.widgets.jobs.status import quality_words, status_view
+
+BUSY = HostLoad(0.3, given_cores=1.254, wanted_cores=2.0, weight=2.0)
+
+
+def facts(**changes) -> dict[str, str]:
+    return dict(always_asked(b.snapshot(**changes)))
+
+
+def test_a_running_job_says_all_four():
+    told = facts(host=BUSY)
+    assert told["Host"] == "gives 1.3 of 2 cores"
+    assert told["Memory"] == "82 % of a PS, full in about 1.72 min"
+    assert told["Cost"].startswith("0.03225 USD/h")
+    assert told["Last change"] == "to 1w x 0.5 + 1p x 0.25: as predicted (-4 %), paused 2.1 s"
+
+
+def test_what_is_not_known_is_left_out():
+    told = facts(host=None, memory=(), outcomes=(), markers=())
+    assert list(told) == ["Cost"]
+    ended = facts(host=BUSY, phase=JobPhase.SUCCEEDED)
+    assert list(ended) == ["Last change"]
+
+
+def test_a_fullest_role_that_does_not_fill_up_says_so():
+    worker, _ = b.snapshot().memory
+    assert facts(memory=(worker,))["Memory"] == "40 % of a worker, full not before the end"
+
+
+def test_money_that_was_counted_is_told_also_of_an_ended_job():
+    budget = BudgetOutlook("quick-start", 4.0, 0.5, "USD", 0.03)
+    assert "0.5 USD so far" in facts(budget=budget)["Cost"]
+    assert facts(budget=budget, phase=JobPhase.SUCCEEDED)["Cost"] == f"0.5 USD so far, {ASSUMED}"
+
+
+def test_an_unknown_price_is_told_as_such():
+    spec = replace(b.snapshot().spec, prices=PriceTable(cpu_hour=None))
+    assert facts(spec=spec, front=None, proposals=())["Cost"] == "price unknown"
+
+
+@pytest.mark.parametrize("proposals", [(), (b.proposal("p2"),)])
+def test_a_view_says_once_that_its_prices_are_assumed(proposals):
+    snapshot = b.snapshot(proposals=proposals)
+    said = f"{headline(snapshot).detail} {dict(always_asked(snapshot))['Cost']}"
+    assert said.count("assumed") == 1
+
+
+@pytest.mark.parametrize(("factor", "words"), [(0.5, "slower than predicted (-50 %)"), (2.0, "faster than")])
+def test_a_change_that_turned_out_otherwise_says_by_how_much(factor, words):
+    missed = replace(b.snapshot().outcomes[0], measured_samples_per_s=factor * b.speed(b.NOW_PLAN))
+    assert words in facts(outcomes=(missed,))["Last change"]
+
+
+def test_a_plan_that_is_not_judged_yet_is_told_with_its_age():
+    assert facts(outcomes=())["Last change"] == "to 1w x 0.5 + 1p x 0.25, 2.5 min ago"
+
+
+def test_the_facts_follow_the_chart_in_the_saved_view_and_are_escaped():
+    text = status_view(b.snapshot(), b.series()).text()
+    assert text.index("Throughput over time") < text.index("Last change") < text.index("as of")
+    assert "<b>" not in always_asked_html(b.snapshot()).replace("<strong>", "")
+
+
+def test_quality_is_that_on_held_out_rows_where_there_is_one():
+    assert quality_words(b.snapshot()) == "AUC 0.9401"
+    assert quality_words(b.snapshot(evaluation=None)) == "loss 0.142"
+    assert quality_words(b.snapshot(evaluation=None, loss=None)) == ""

@@ -1,0 +1,209 @@
+"""The first screen of a live view: one sentence with its buttons, one chart, one line of facts; the rest on pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import panel as pn
+import pytest
+from bokeh.models import GlyphRenderer, Plot
+from support.jobs import builders as b
+from support.jobs.masters import Master
+from support.jobs.played_page import PlayedPage
+from support.waiting import until
+
+from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.jobs.review_card import Answer
+from dlrover_nb.widgets.live.job_view_model import JobViewModel
+from dlrover_nb.widgets.theme import UNSEEN
+
+
+def page_of(master: Master) -> PlayedPage:
+    """Return the page of a job whose picture is never stale, on however slow a machine."""
+    handle = JobHandle("quick-start", master, user="ada")
+    return PlayedPage(JobViewModel(handle, lambda: None, monotonic=lambda: 0.0))
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def page(master: Master) -> PlayedPage:
+    return page_of(master)
+
+
+@pytest.fixture
+def screen(page: PlayedPage):
+    return page.screen
+
+
+def shown_plots(part) -> list[Plot]:
+    """Return the figures that are visible within a part of a layout."""
+    if not getattr(part, "visible", True):
+        return []
+    if isinstance(part, pn.pane.Bokeh):
+        return [each for each in part.object.select({"type": Plot}) if each.visible]
+    return [plot for child in getattr(part, "objects", ()) for plot in shown_plots(child)]
+
+
+def test_one_chart_stands_on_the_first_screen_and_a_page_adds_its_own(page, screen):
+    page.redraw()
+    throughput = screen.chart_grid.figures["throughput"].root
+    assert shown_plots(screen.layout) == [throughput]
+    page.open("Memory")
+    page.draw()
+    assert len(shown_plots(screen.layout)) == 2
+    page.open("Plans")
+    page.draw()
+    assert len(shown_plots(screen.layout)) == 3
+
+
+def test_glyphs_of_each_chart_are_there_before_a_page_is_opened(page, screen):
+    """A browser takes seconds for glyphs that come one by one."""
+    before = [*screen.layout.get_root().select({"type": GlyphRenderer})]
+    for name in screen.tabs.names:
+        page.open(name)
+        page.draw()
+    after = [*screen.layout.get_root().select({"type": GlyphRenderer})]
+    assert len(after) <= len(before) + 1, "the sample of the cross in a legend comes with it"
+
+
+def test_the_pages_stand_in_the_order_of_what_is_asked(screen):
+    assert screen.tabs.model.labels == [
+        "Why?", "Plans", "Memory", "Nodes", "Rows", "Scores", "Logs", "Numbers",
+    ]  # fmt: skip
+    assert screen.tabs.chosen == ""
+
+
+def test_what_else_one_could_do_opens_the_charts_that_its_cross_stands_on(page, screen):
+    page.click("Something else…")
+    page.draw()
+    assert screen.tabs.chosen == "Plans"
+    page.open("Memory")
+    page.click("Close")
+    page.click("Something else…")
+    assert screen.tabs.chosen == "Memory", "what a user opened stays"
+
+
+def test_all_charts_over_time_share_one_range_of_time(screen):
+    figures = screen.chart_grid.figures
+    over_time = {name: figures[name].panels[-1].root for name in ("memory", "workers", "breakdown", "shards")}
+    over_time["stragglers"] = figures["stragglers"].panels[0].root
+    for name, figure in over_time.items():
+        assert figure.x_range is figures["throughput"].root.x_range, name
+    assert figures["front"].root.x_range is not figures["throughput"].root.x_range
+
+
+def test_why_is_asked_for_on_request_and_again_for_another_proposal(master, page):
+    page.draw()
+    assert not master.explained
+    page.open("Why?")
+    until(lambda: page.draw() or "Why proposal p2" in page.text)
+    page.redraw()
+    assert master.explained == ["p2"]
+    master.state = b.snapshot(
+        proposals=(b.proposal("p2", status=ProposalStatus.SUPERSEDED), b.proposal("p3"))
+    )
+    until(lambda: page.redraw() or "Why proposal p3" in page.text)
+    assert master.explained == ["p2", "p3"]
+
+
+def test_why_that_could_not_be_answered_is_asked_again_with_the_next_picture(master, page):
+    master.reachable = False
+    page.open("Why?")
+    until(lambda: page.draw() or "does not answer" in page.text)
+    page.draw()
+    master.reachable = True
+    until(lambda: page.redraw() or "Why proposal p2" in page.text)
+
+
+def test_logs_are_read_while_their_page_is_open(page):
+    page.open("Logs")
+    until(lambda: page.draw() or "worker-0 is up" in page.text)
+
+
+def visible_buttons(page) -> list[str]:
+    """Return the labels of all buttons on the first screen, in order."""
+    row, *_ = (row for row in page.screen.layout.select(pn.Row))
+    buttons = [getattr(part, "object", part) for part in row]
+    return [each.label for each in buttons if each.visible]
+
+
+FAR_OFF = replace(b.snapshot().outcomes[0], measured_samples_per_s=2 * b.speed(b.NOW_PLAN))
+QUESTION = QuarantinedShard(Purpose.TRAIN, 7, 0, 700, 800, 12, ("worker-0", "worker-1", "worker-0"))
+UNDO = Decision(Verdict.SCALE, "", 0.0, plan=b.plan(1, 1, 0.25), undoes="d3")
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "labels"),
+    [
+        (b.snapshot(), ["Do it (p2)", "Not now (p2)", "Something else…"]),
+        (b.snapshot(undo=UNDO), ["Do it (p2)", "Not now (p2)", "Something else…"]),
+        (b.snapshot(proposals=(), undo=UNDO), ["Something else…", "Undo d3"]),
+        (b.snapshot(proposals=(), undo=UNDO, outcomes=(FAR_OFF,)), ["Something else…", "Undo d3", "Why?"]),
+        (b.snapshot(proposals=(), undo=UNDO, under_way="d3"), ["Something else…", "Cancel d3"]),
+        (
+            b.snapshot(proposals=(), quarantined=(QUESTION,)),
+            ["Try again (shard 7)", "Skip it (shard 7)", "Something else…"],
+        ),
+        (b.snapshot(proposals=(), phase=JobPhase.SUCCEEDED), []),
+        (b.snapshot(proposals=(), phase=JobPhase.FAILED), ["Logs"]),
+    ],
+)
+def test_three_buttons_at_most_answer_the_sentence(snapshot, labels):
+    page = page_of(Master(snapshot))
+    page.redraw()
+    assert visible_buttons(page) == labels
+
+
+def test_undo_stands_with_the_last_change_while_the_sentence_is_a_proposal(master, page, screen):
+    master.state = b.snapshot(undo=UNDO)
+    page.redraw()
+    assert (screen.buttons.undo.visible, screen.buttons.undo_below.visible) == (False, True)
+    assert screen.buttons.undo_below.label == "Undo d3"
+    assert "Last change: <strong>to 1w x 0.5 + 1p x 0.25: as predicted (-4 %), paused 2.1 s" in page.text
+
+
+@pytest.mark.parametrize(
+    ("label", "action"), [("Try again", ShardAction.RETRY), ("Skip it", ShardAction.SKIP)]
+)
+def test_rows_in_question_are_decided_with_the_reason(master, page, screen, label, action):
+    master.state = b.snapshot(proposals=(), quarantined=(QUESTION,))
+    page.redraw()
+    page.field("Reason").value = "known bad"
+    page.press(f"{label} (shard 7)")
+    until(lambda: page.view_model.state().request.answer is Answer.TAKEN)
+    page.redraw()
+    (choice,) = master.chosen
+    assert (choice.shard, choice.action, choice.why, choice.by) == (7, action, "known bad", "ada")
+    assert "Received: " in page.status
+    assert not screen.buttons.skip.visible
+
+
+def test_that_a_proposal_waits_is_said_to_screen_readers_and_what_a_press_did_to_all(page):
+    page.redraw()
+    assert "p2 (improvement) waits" in page.status
+    assert UNSEEN in page.status
+    page.press("Reject p2")
+    until(lambda: page.redraw() or "rejected p2" in page.status)
+    assert UNSEEN not in page.status
+
+
+def test_the_button_for_logs_opens_their_page():
+    page = page_of(Master(b.snapshot(proposals=(), phase=JobPhase.FAILED)))
+    page.click("Logs")
+    assert page.screen.tabs.chosen == "Logs"
+
+
+def test_speed_and_quality_stand_in_the_heading(page, master):
+    rate = units.rate(b.speed(b.NOW_PLAN))
+    assert f"{rate} &middot; AUC 0.9401" in page.text
+    master.state = b.snapshot(evaluation=None)
+    page.redraw()
+    assert f"{rate} &middot; loss 0.142" in page.text
