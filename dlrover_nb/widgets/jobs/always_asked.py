@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.widgets import units
+from dlrover_nb.widgets import moves, units
 from dlrover_nb.widgets.blocks import Paragraph, escape
-from dlrover_nb.widgets.jobs import moves
 from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.oom import NEVER
 
@@ -95,8 +94,8 @@ def _last_change(snapshot: JobSnapshot) -> str:
 
 def _turned_out(outcome: Outcome) -> str:
     """Return measured over predicted speed in words."""
-    if outcome.promised is None:
+    if outcome.predicted is None:
         return units.rate(outcome.measured_samples_per_s)
-    more = outcome.plan_samples_per_s / outcome.promised.samples_per_s - 1
+    more = outcome.comparable_samples_per_s / outcome.predicted.samples_per_s - 1
     side = "slower than" if more < 0 else "faster than"
     return f"{'as' if outcome.inside_band else side} predicted ({100 * more:+.0f} %)"
