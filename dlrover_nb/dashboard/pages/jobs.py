@@ -76,7 +76,7 @@ def body(visit: Visit) -> Markup:
         columns=_placed(wanted),
         heads=[(each, _sorted_address(visit, wanted, each.column)) for each in _placed(wanted)],
         lines=lines,
-        places=() if lines else elsewhere(visit),
+        places=() if shown.rows else elsewhere(visit),
         people=[person.cells for person in shown.people],
         decisions=_decisions(visit),
     )
@@ -131,8 +131,9 @@ def _sorted_address(visit: Visit, wanted: Wanted, column: Column) -> str:
 
 
 def _lines(cluster: str, wanted: Wanted, shown: Board) -> tuple[list[tuple[object, ...]], str]:
-    """Return all rows in their order, and how many there are in words.
+    """Return the rows that are drawn, in their order, and how many there are in words.
 
+    A browser with scripts gets all others by the first event, and one without could not show them.
     The last cell of a row is its second line. The beginnings of cells are made once for a column: made for
     each cell, 1,000 rows took a third longer.
     """
@@ -141,14 +142,14 @@ def _lines(cluster: str, wanted: Wanted, shown: Board) -> tuple[list[tuple[objec
     job, past = job_link(cluster, ""), history_link(cluster, "")  # all the same but for the name at their end
     tags = [render("cell.html", column=column, shown=wanted.columns) for column in IN_LINE[1:]]
     lines: list[tuple[object, ...]] = []
-    for row in rows:
+    for row in (row for row in rows if row.name in drawn):
         name, needs = quote_plus(row.name), "1" if row.needs else ""
         cells = [
             (tag, _sort(cell.value), cell.exact, cell.text)
             for tag, cell in zip(tags, row.cells[1:], strict=False)
         ]
         below = row.cells[-1].text
-        lines.append((row.name, row.phase, needs, row.name in drawn, job + name, past + name, cells, below))
+        lines.append((row.name, row.phase, needs, job + name, past + name, cells, below))
     return lines, count_words(n_match, len(drawn), len(rows))
 
 
