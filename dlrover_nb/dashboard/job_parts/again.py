@@ -6,6 +6,7 @@ description though, and so writes what a shell or a notebook needs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,17 @@ class CopyText:
 
 def copies(spec: JobSpec) -> tuple[CopyText, ...]:
     """Return how to submit such a job under another name; nothing where it cannot be written out."""
-    if not can_be_written(spec):
+    other = replace(spec, name=f"{_plain(spec.name)[:MOST_NAME]}-2", owner="")
+    if not can_be_written(other):
         return ()
-    other = replace(spec, name=f"{spec.name[:MOST_NAME]}-2", owner="")
     line = submit_command(other)
     return (
         CopyText("In a shell", "again-shell", f"dlrover-nb {line}"),
         CopyText("In a notebook", "again-notebook", f"%dlrover {line}"),
         CopyText("As a job file, for submit --file", "again-file", short_file(other).rstrip()),
     )
+
+
+def _plain(name: str) -> str:
+    """Return what a name may have of it: a master may say anything."""
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "job"
