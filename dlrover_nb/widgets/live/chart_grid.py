@@ -124,6 +124,8 @@ class ChartGrid:
         for name in (FIRST, *self.pages.get(page, ())):
             if is_due or name not in OF_THE_FIT:
                 self.figures[name].update(state.snapshot, state.series)
+        for name in self.pages.get(page, ())[1:]:
+            self.figures[name].root.visible = name in OF_THE_FIT or not self.figures[name].is_empty
         if is_due and page == PLANS:
             fitted = curve.columns(state.snapshot)
             is_part = front.columns(state.snapshot).beyond or any(each.beyond for each in fitted)

@@ -16,6 +16,7 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction
+from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
@@ -72,6 +73,17 @@ def test_glyphs_of_each_chart_are_there_before_a_page_is_opened(page, screen):
         page.draw()
     after = [*screen.layout.get_root().select({"type": GlyphRenderer})]
     assert len(after) <= len(before) + 1, "the sample of the cross in a legend comes with it"
+
+
+def test_a_further_chart_of_a_page_takes_no_room_until_it_has_data(master, page, screen):
+    rounds = screen.chart_grid.figures["rounds"].root
+    page.open("Rows")
+    page.draw()
+    assert not rounds.visible
+    quality = Evaluation(0.93, 0.14, 20_000)
+    master.state = b.snapshot(rounds=tuple(EvaluationRound(n, b.START_S + n, quality) for n in (1, 2)))
+    page.redraw()
+    assert rounds.visible
 
 
 def test_the_pages_stand_in_the_order_of_what_is_asked(screen):

@@ -52,6 +52,7 @@ class LiveFigure:
         self._chart = chart
         self._throttle = Throttle() if chart.is_heavy else None
         self.chosen = panels[0].name if isinstance(panels[0], Plot) else ""  # of panels shown one at a time
+        self.is_empty = bool(first.empty)  # there are no data yet; the title gives the reason
         self.shows_all = False  # of a chart that begins with a part, see `Chart.whole`
         self.panels = [_live(panel, on_tap, times) for panel in panels]
         self.root = _layout(self.panels, first.n_column)
@@ -67,7 +68,7 @@ class LiveFigure:
 
     def _shown(self, drawing: Drawing) -> tuple[Panel, ...]:
         """Return the content of the figures; for a drawing without data, titles that give the reason."""
-        panels = drawing.panels
+        panels, self.is_empty = drawing.panels, bool(drawing.empty)
         if drawing.one_at_a_time:
             panels = tuple(p for p in panels if isinstance(p, Plot) and p.name == self.chosen) or panels[:1]
         if not drawing.empty:
