@@ -154,8 +154,13 @@ def unbroken(text: str) -> str:
     return text.replace(" ", NO_BREAK)
 
 
+FIRST_DATE_S = 1e9  # simulations begin at 0
+
+
 def clock(at_s: float | None) -> str:
-    """Return a moment as UTC: a saved view is read elsewhere, later."""
+    """Return a moment as UTC: a saved view is read elsewhere, later. Virtual time of a simulation is none."""
     if at_s is None or not math.isfinite(at_s):
         return MISSING
+    if at_s < FIRST_DATE_S:
+        return f"{duration(at_s)} of virtual time"
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

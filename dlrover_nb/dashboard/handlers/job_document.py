@@ -35,7 +35,7 @@ def live_app(team: Team, sign_in: SignIn) -> Callable[[], Any]:  # noqa: ARG001 
             person = person_here()
             job = team.job(key, query.get("job", ""), Asker(person, Entry.DASHBOARD))
             can_act = may_act(team, person, key, job.snapshot().spec.owner)
-            return LiveView(job, team.cluster(key).poller, can_act=can_act).panel()
+            return LiveView(job, team.cluster(key).poller, can_act=can_act, is_part=True).panel()
         except DlroverError as error:
             return pn.pane.HTML(str(error_html(error)))  # plain text: of `Markup`, Panel escapes its own &
 

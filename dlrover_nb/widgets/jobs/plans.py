@@ -200,6 +200,10 @@ def _change_words(new: Candidate, old: Candidate) -> str:
     return f"{units.number(before)} to {units.rate(after)} ({change})"
 
 
+def _memory_change(mib: int) -> str:
+    return f"{'+' if mib > 0 else '-'}{units.memory(abs(mib))}" if mib else _signed(0)
+
+
 def diff_rows(before: ResourcePlan, after: ResourcePlan) -> tuple[tuple[str, str, str, str], ...]:
     """Return plan fields as (field, now, then, change), changed or not."""
     rows: list[tuple[str, str, str, str]] = []
@@ -211,7 +215,7 @@ def diff_rows(before: ResourcePlan, after: ResourcePlan) -> tuple[tuple[str, str
                 f"{name}: memory each",
                 units.memory(a.memory_mib),
                 units.memory(b.memory_mib),
-                f"{_signed(b.memory_mib - a.memory_mib)}{' MiB' if a.memory_mib != b.memory_mib else ''}",
+                _memory_change(b.memory_mib - a.memory_mib),
             ),
         ]
     total = (f"{before.total_cpu:g}", f"{after.total_cpu:g}", _signed(after.total_cpu - before.total_cpu))

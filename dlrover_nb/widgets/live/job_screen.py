@@ -72,6 +72,8 @@ class Screen:
     can_act
         Whether it has the controls that send a command, and the field that tells of a press: what is not
         there can neither be pressed nor set by a message.
+    is_part
+        Whether the page around it says the job's sentence; that the picture is old is said here all the same.
     """
 
     def __init__(
@@ -82,8 +84,9 @@ class Screen:
         *,
         lock: RLock | None = None,
         can_act: bool = True,
+        is_part: bool = False,
     ) -> None:
-        self._view_model, self._can_act = view_model, can_act
+        self._view_model, self._can_act, self._is_part = view_model, can_act, is_part
         lock = lock or threading.RLock()
         self.chart_grid = ChartGrid(view_model.state().snapshot, self._tapped, self.flush)
         self.sliders = Sliders(view_model, lock, self.flush, can_act=can_act)
@@ -226,6 +229,7 @@ class Screen:
         self._header.text = header_html(state.snapshot, state.link)
         is_old = bool(state.link.badge) and not state.snapshot.phase.is_final
         self._lead.text = block_html(old_picture(state.link.age_s) if is_old else headline(state.snapshot))
+        self._lead.visible = is_old or not self._is_part
         is_news = state.request is not None or is_old  # else the sentence says it, and only readers hear it
         message = block_html(Paragraph(card.message, Tone.NEWS))
         self._message.text = message if is_news else f'<div style="{UNSEEN}">{message}</div>'

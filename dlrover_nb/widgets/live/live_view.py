@@ -38,6 +38,8 @@ class LiveView(LivePage["Screen"]):
         Keeps the view up to date; the one of the job's cluster.
     can_act
         Whether its screens have what sends a command; without, a person can look and ask what if.
+    is_part
+        Whether the page around it says the job's sentence.
     monotonic
         A monotonic clock in seconds, by which the view says how old it is.
     """
@@ -48,10 +50,11 @@ class LiveView(LivePage["Screen"]):
         poller: Poller,
         *,
         can_act: bool = True,
+        is_part: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(poller)
-        self._can_act = can_act
+        self._can_act, self._is_part = can_act, is_part
         self.name = handle.name
         self.view_model = JobViewModel(handle, self.flush, monotonic=monotonic)
         poller.watch(self)
@@ -70,7 +73,9 @@ class LiveView(LivePage["Screen"]):
         from dlrover_nb.widgets.live.job_screen import Screen  # noqa: PLC0415 - panel takes seconds to import
 
         take_back = self._cell.take_back_scripts
-        return Screen(self.view_model, self._drop, take_back, lock=lock, can_act=self._can_act)
+        return Screen(
+            self.view_model, self._drop, take_back, lock=lock, can_act=self._can_act, is_part=self._is_part
+        )
 
     def _added(self, screen: Screen) -> Screen:
         super()._added(screen)
