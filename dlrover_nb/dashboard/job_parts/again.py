@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.submit_again import can_be_written, short_file, submit_command
+from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
@@ -28,9 +29,12 @@ class CopyText:
 
 def copies(spec: JobSpec) -> tuple[CopyText, ...]:
     """Return how to submit such a job under another name; nothing where it cannot be written out."""
-    if not can_be_written(spec):
+    try:
+        if not can_be_written(spec):
+            return ()
+        other = replace(spec, name=f"{spec.name[:MOST_NAME]}-2", owner="")
+    except InvalidValueError:  # another program made it, and named it as no submit would
         return ()
-    other = replace(spec, name=f"{spec.name[:MOST_NAME]}-2", owner="")
     line = submit_command(other)
     return (
         CopyText("In a shell", "again-shell", f"dlrover-nb {line}"),
