@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.client.submit_again import can_be_written, short_file, submit_command
-from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
