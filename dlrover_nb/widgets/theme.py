@@ -101,7 +101,7 @@ TITLE = "@container (max-width:420px){:host{--bk-text-font-size:10px}}"
 # the y axis, left of it.
 LEGEND = (
     ":host{background:none!important;max-width:calc(100% - 70px)}"
-    f".bk-item .bk-label{{color:{INK}!important}}"
+    f".bk-item .bk-label{{color:{INK}!important;white-space:normal}}.bk-item{{min-width:0}}"
     ".bk-grid{display:flex;flex-wrap:wrap;width:auto;gap:0 12px!important}"
 )
 

@@ -68,7 +68,7 @@ def test_the_live_view_of_a_job(serve, page, axe):
     view = page.locator(".dlrover-live").first
     for theme, widths in ORDER.items():
         page.evaluate(SWITCH, THEMES[theme])
-        for name in ("Plans", "Nodes", "Numbers"):
+        for name in ("Plans", "Nodes", "Scores", "Numbers"):
             page.get_by_role("button", name=name, exact=True).click()
             is_whole(page, view, f"live-{name.lower()}-{theme}", widths)
             until(lambda theme=theme: is_painted(view, theme), f"figures in the {theme} theme")
