@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
-LIVE = {"width": 1220, "height": 745}  # as wide as a view becomes, down to the charts
+LIVE = {"width": 1220, "height": 525}  # as wide as a view becomes, down to the names of its pages
 PLANS = {"width": 1000, "height": 800}  # the picture is as high as the plans down to their last chart
 BOTTOMS = "() => [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect().bottom)"
 JOB = """
@@ -74,6 +74,7 @@ def photograph(job: Job, folder: Path) -> None:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
             page = browser.new_page(viewport=LIVE)
+            page.set_default_timeout(LIMIT_S * 1000)
             page.goto(f"http://127.0.0.1:{port}")
             page.wait_for_function(
                 "() => window.Bokeh && Bokeh.documents.length && Bokeh.documents[0].is_idle"
