@@ -267,6 +267,9 @@ _jobs = st.builds(
     batch_size=st.integers(1, 1 << 20),
     global_batch=st.none() | st.integers(1, 10**6),
     n_epoch=st.integers(1, 99),
+    tags=st.lists(st.from_regex(r"[a-zA-Z0-9./:+_-]{1,30}", fullmatch=True), max_size=3, unique=True).map(
+        tuple
+    ),
     shard_batches=st.integers(1, 999),
     seed=st.integers(-5, 1 << 40),
     checkpoint_every_s=st.floats(0, 1e6),
