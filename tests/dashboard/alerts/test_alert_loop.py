@@ -59,7 +59,9 @@ def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
         for loop in loops:
             loop.close()
     begun, ended = ids(sent, ended=False), ids(sent, ended=True)
-    still_open = {alert.id for alert in teams[0].alerts.open()}  # begun by a look at the job just before its end
+    still_open = {
+        alert.id for alert in teams[0].alerts.open()
+    }  # begun by a look at the job just before its end
     assert sorted(begun) == sorted(set(begun))
     assert sorted(ended) == sorted(set(begun) - still_open)
 
