@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.client.past.history_queries import RunHistory
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 
 def compare_view(histories: Sequence[RunHistory]) -> View:
@@ -35,13 +36,16 @@ def compare_view(histories: Sequence[RunHistory]) -> View:
         *_actions(histories),
         _outcomes(histories),
     ]
-    specs = differences([history.run.spec for history in histories])
-    if specs:
-        rows = tuple((each.key, *each.values) for each in specs)
-        blocks.append(Table("Where the jobs differ", ("key of the job file", *names), rows))
-    else:
-        blocks.append(Paragraph("The jobs differ only in their names and owners."))
+    blocks.append(differing([history.run.spec for history in histories], names))
     return View(f"{units.counted(len(histories), 'run')} compared", tuple(blocks))
+
+
+def differing(specs: Sequence[JobSpec], names: Sequence[str]) -> Block:
+    """Return where jobs differ by their files, or that they do not."""
+    rows = tuple((each.key, *each.values) for each in differences(specs))
+    if not rows:
+        return Paragraph("The jobs differ only in their names and owners.")
+    return Table("Where the jobs differ", ("key of the job file", *names), rows)
 
 
 def _facts(histories: Sequence[RunHistory], names: tuple[str, ...]) -> Table:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.client.past.comparison import differences
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, View
-from dlrover_nb.widgets.past.compare import Curve, curves_chart
+from dlrover_nb.widgets.past.compare import Curve, curves_chart, differing
 from dlrover_nb.widgets.rows.job_cells import line_of
 from dlrover_nb.widgets.rows.job_columns import COMPARED, whole_cells
 from dlrover_nb.widgets.series import trace
@@ -31,13 +30,8 @@ def comparison_view(jobs: Sequence[tuple[JobSnapshot, SeriesChunk | None]]) -> V
     whose = units.counted(len(jobs), "job")
     speeds = [_speed(snapshot, series) for snapshot, series in jobs]
     blocks: list[Block] = [curves_chart(speeds, whose), *_quality(snapshots, whose), _facts(snapshots)]
-    keys = differences([snapshot.spec for snapshot in snapshots])
-    names = tuple(snapshot.spec.name for snapshot in snapshots)
-    if keys:
-        rows = tuple((each.key, *each.values) for each in keys)
-        blocks.append(Table("Where the jobs differ", ("key of the job file", *names), rows))
-    else:
-        blocks.append(Paragraph("The jobs differ only in their names and owners."))
+    specs = [snapshot.spec for snapshot in snapshots]
+    blocks.append(differing(specs, [spec.name for spec in specs]))
     return View(f"{whose} compared", tuple(blocks))
 
 
