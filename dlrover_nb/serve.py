@@ -57,7 +57,7 @@ def _serve(
         return _link(settings, open_page=open_page)
     handler = set_up(log_format)
 
-    def said(server: DashboardServer) -> None:
+    def announce(server: DashboardServer) -> None:
         is_ready()
         sys.stderr.write(f"{_said(server, sys.stderr)}; Ctrl-C ends it\n")
         sys.stderr.flush()
@@ -67,7 +67,7 @@ def _serve(
     try:
         with until_ready() as is_ready:
             tell("the dashboard to start")
-            run(settings, said, until_eof=until_eof, is_demo=demo)
+            run(settings, announce, until_eof=until_eof, is_demo=demo)
     finally:
         handler.flush()
     return Note("Dashboard", f"the dashboard has ended; {'its jobs with it' if demo else 'jobs go on'}")

@@ -52,7 +52,8 @@ def test_the_terminal_shows_the_line_until_there_is_a_rate() -> None:
 
 def test_the_live_view_draws_the_chart_with_the_first_steps() -> None:
     master = Master(STARTING)
-    page = PlayedPage(JobViewModel(JobHandle("quick-start", master, user="ada"), lambda: None))
+    handle = JobHandle("quick-start", master, user="ada")
+    page = PlayedPage(JobViewModel(handle, lambda: None, monotonic=lambda: 0.0))  # never old, on any machine
     chart = page.screen.chart_grid.figures["throughput"].root
     assert (LINE in page.text, chart.visible) == (True, False)
     master.state = replace(TRAINED, at_s=STARTING.at_s + 1)
