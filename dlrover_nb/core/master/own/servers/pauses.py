@@ -68,7 +68,7 @@ def _give_up(state: JobState, at_s: float) -> None:
     state.enter(Stage.SERVING, at_s)
     names = ", ".join(node.id for node in late)
     state.note(
-        f"{names} could not pause within {PATIENCE_S:g} s: a batch takes that long, or a parameter server does not "
-        f"answer; training goes on, and we try again in {AGAIN_S:g} s",
+        f"{names} could not pause within {PATIENCE_S:g} s: a batch takes that long, or a parameter server "
+        f"does not answer; training goes on, and we try again in {AGAIN_S:g} s",
         at_s,
     )
