@@ -79,9 +79,17 @@ class Reruns:
     def __init__(self) -> None:
         self.flaky: list[str] = []
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Run each again; where all pass, the run has not failed."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Run each again once the others have ended; where all pass, the run has not failed.
+
+        Not when the session finishes: the exit code is decided by then, and other plugins put it back.
+        """
+        done = yield
+        self._run_again(session)
+        return done
+
+    def _run_again(self, session: pytest.Session) -> None:
         terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
         failed = [*terminal.stats.get("failed", ()), *terminal.stats.get("error", ())]
         names = sorted({report.nodeid for report in failed})
@@ -91,8 +99,6 @@ class Reruns:
             reports = [report for report in failed if report.nodeid == name]
             if self._passes_alone(name, "\n".join(_text(report) for report in reports), terminal):
                 self._take_back(reports, terminal, session)
-        if not session.testsfailed and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
-            session.exitstatus = pytest.ExitCode.OK
 
     def _passes_alone(self, name: str, first: str, terminal: Any) -> bool:
         nodeid = name.partition("@")[0]

@@ -130,9 +130,11 @@ def test_that_passes(): pass
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("workers", [(), WORKERS], ids=["one process", "workers"])
-def test_a_real_test_that_fails_once_passes_alone_and_is_named_with_both_logs(folder, workers):
-    code, lines = run(folder, "--run-failures-alone", *workers, text=ONCE)
+@pytest.mark.parametrize(
+    "options", [(), WORKERS, (*WORKERS, "-p", "syrupy")], ids=["one process", "workers", "with snapshots"]
+)
+def test_a_real_test_that_fails_once_passes_alone_and_is_named_with_both_logs(folder, options):
+    code, lines = run(folder, "--run-failures-alone", *options, text=ONCE)
     assert code == 0
     assert "1 passed, 1 flaky" in lines[-1]
     assert any("failed, and passed alone" in line for line in lines)
