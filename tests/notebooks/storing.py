@@ -31,6 +31,7 @@ ELSEWHERE = (
     (sys.prefix, "/opt/venv"),
     (sys.base_prefix, "/opt/python"),
 )
+CELL_LIMIT_S = 3 * LIMIT_S  # fifty simulated jobs take minutes beside other tests
 WIDTH_PX = 960
 N_COLOR = 64  # of a picture: charts are flat, and a palette makes them a third of the size
 DROPPED = ("<script", "_Layout(")  # Panel's layout, live and in words
@@ -40,7 +41,7 @@ def store(path: Path, home: Path, page: Page, env: dict[str, str]) -> None:
     """Run a notebook in a folder of its own, and write it back with its outputs."""
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        book, timeout=round(LIMIT_S), kernel_name="python3", resources={"metadata": {"path": str(home)}}
+        book, timeout=round(CELL_LIMIT_S), kernel_name="python3", resources={"metadata": {"path": str(home)}}
     )
     client.execute(env=os.environ | env | {"LOGNAME": AS_USER})
     for cell in book.cells:

@@ -25,7 +25,6 @@ from dlrover_nb.core.structs.job.kubernetes import STATE
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 HERE = Path(__file__).parent
-CELL_LIMIT_S = 3 * LIMIT_S  # fifty simulated jobs take minutes beside other tests
 STRICT = ("--nbval", f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}")
 STORE = "DLROVER_NB_STORE_NOTEBOOKS"  # set: the runs below store their outputs in the repository, and compare none
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
@@ -75,10 +74,10 @@ def validated(path, home, **variables):
     shutil.copy(HERE / "strictness.py", home / "conftest.py")
     (home / "pytest.ini").write_text("[pytest]\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *STRICT, f"--nbval-cell-timeout={CELL_LIMIT_S:.0f}",
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *STRICT, f"--nbval-cell-timeout={storing.CELL_LIMIT_S:.0f}",
          "--nbval-current-env", path.name],
         cwd=home, env=os.environ | places(home) | variables, capture_output=True,
-        text=True, timeout=CELL_LIMIT_S + LIMIT_S / 2, check=False,
+        text=True, timeout=storing.CELL_LIMIT_S + LIMIT_S / 2, check=False,
     )  # fmt: skip
 
 

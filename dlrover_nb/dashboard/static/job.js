@@ -62,18 +62,29 @@ function tell(words) {
 
 // The live charts take the place of the picture that the server has drawn when all of them are there, or after a
 // while, as then the frame says what is wrong.
+// Of a frame that could not be loaded there is no document: asking for what is in its window is an error.
+const isDrawn = () => (live.contentDocument && live.contentWindow.Bokeh?.documents?.[0]?.is_idle) ?? false;
 const LATE_MS = 20_000;
 const beganMs = Date.now();
 live.classList.add("is-loading");
 live.hidden = false;
 const loading = setInterval(() => {
-  const documents = live.contentWindow?.Bokeh?.documents ?? [];
-  if (!(documents.length && documents[0].is_idle) && Date.now() - beganMs < LATE_MS) return;
+  if (!isDrawn() && Date.now() - beganMs < LATE_MS) return;
   clearInterval(loading);
   live.classList.remove("is-loading");
   document.getElementById("still").remove();
   fit();
 }, 100);
+
+// The live part has the buttons of the page's answer too, and those follow the job: the page's own, which work without
+// scripts, go once they are there, but not under the hand of somebody who is about to answer.
+function leaveTheAnswerToTheLivePart() {
+  const answer = document.querySelector(".job-answer form");
+  if (!answer || answer.hidden || !isDrawn()) return;
+  const isInUse = answer.matches(":hover, :focus-within") || answer.querySelector("[name=reason]")?.value;
+  answer.hidden = !isInUse;
+}
+setInterval(leaveTheAnswerToTheLivePart, 500);
 
 // The frame is as high as what it shows. It only grows, so that nothing below a reader moves up, but for another
 // width of the window, where all moves anyway.
