@@ -324,7 +324,7 @@ def test_the_help_of_submit_shows_the_defaults_of_the_code() -> None:
     shown = shown_defaults("submit")
     n_compared = 0
     for flag, *_ in SUBMIT_FLAGS:
-        assert shown[flag] or flag in {"--exclude", "--types", "--thousands"}, flag
+        assert shown[flag] or flag in {"--exclude", "--types", "--thousands", "--tags"}, flag
         if " " in shown[flag] or not shown[flag]:  # a sentence
             continue
         n_compared += 1

@@ -92,6 +92,7 @@ SUBMIT_FLAGS: FlagTable = (
     ),
     ("--holdout", "data.holdout", number, "SHARE", "share of rows kept for evaluation"),
     ("--mode", "mode", one_of("mode", Mode), "MODE", "who decides: manual, suggest or auto"),
+    ("--tags", "tags", columns, "A,B", "words of your own to find the job by in lists"),
     (
         "--budget-total",
         "budget_total",
