@@ -3,19 +3,28 @@
 from dataclasses import replace
 
 import pytest
+from bokeh.core.validation.check import check_integrity
 from bokeh.models import GlyphRenderer, Segment
 from support.jobs import builders as b
 
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+from dlrover_nb.widgets.clusters.many.figure import Figure
 from dlrover_nb.widgets.jobs.review_card import Link
 from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
 from dlrover_nb.widgets.live.job_view_model import ViewState
 
 
+def grid_of(snapshot: JobSnapshot) -> ChartGrid:
+    """Return the charts of a job, with its page of plans."""
+    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
+    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
+    return grid
+
+
 def marked(high):
     """Return the figure of the front with the cross at a proposal whose band ends there."""
     snapshot = b.snapshot()
-    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
-    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
+    grid = grid_of(snapshot)
     candidate = snapshot.open_proposal.candidate
     grid.mark(replace(candidate, prediction=replace(candidate.prediction, high=high)))
     return grid.figures["front"].panels[0].root
@@ -39,3 +48,10 @@ def test_a_band_far_above_is_cut_at_the_edge_and_leaves_the_front_its_room():
     assert all(each.level in ("image", "underlay", "glyph") for each in bars), (
         "levels that Bokeh cuts at the edge"
     )
+
+
+def test_bokeh_finds_no_fault_in_figures_that_have_no_data_yet():
+    grid = ChartGrid(b.snapshot(), lambda _: None, lambda: None)
+    figures = [panel.root for each in grid.figures.values() for panel in each.panels] + [Figure().root]
+    issues = check_integrity(figures)
+    assert (issues.error, issues.warning) == ([], [])
