@@ -3,7 +3,9 @@
 A user's view of a job needs bands, breakdowns, reasons and curves (`planner.analysis`); choosing one plan for
 each of a thousand jobs needs numbers only, and within a second. So plans are filtered by the mean
 coefficients first (`planner.shortlist.Rough`), only the best are predicted, and no candidate is completed;
-the chosen plan is completed afterwards.
+the chosen plan is completed afterwards. They are predicted as everywhere (`predict_here`): at most linear in
+what was added, on the job's host as it is. Rejected: the model's own prediction, which promised other jobs'
+cores to a plan that the job's own views would not show as so fast.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ from dlrover_nb.core.pareto.picks import most_efficient, resource_efficiency
 from dlrover_nb.core.pareto.space import list_plans
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.finish_chance import sure_share
-from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.planner.predictions.completion import bare_candidate
+from dlrover_nb.core.planner.predictions.completion import bare_candidate, predict_here
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.shortlist import Rough, grid_of
 from dlrover_nb.core.structs.plan.offers import JobOffer
@@ -166,8 +167,7 @@ def bid(situation: Situation, model: ThroughputModel, *, enough: int = ENOUGH) -
     rough = Rough(grid_of(situation), model, situation)
     space, here = list_plans(rough.grid), axes_of([situation.plan])
     axes = space.axes[layers(*rough(space.axes), enough)]
-    weighed = np.concatenate((axes, here))
-    predictions = model.predict(weighed, batch_sizes(situation.spec, weighed))
+    predictions = predict_here(model, situation, np.concatenate((axes, here)))
     cost, now = rough.cost(axes), predictions[len(axes)]
     best = non_dominated(cost, predictions.samples_per_s[:-1])
     front, speed = space.at(axes[best]), predictions.samples_per_s[best]

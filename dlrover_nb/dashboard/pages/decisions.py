@@ -1,6 +1,7 @@
 """The page *Decisions*: the audit, one line per command: who asked for what, and what became of it.
 
-A prediction stands beside what was measured later, so that a reader sees what a decision was worth. People
+A prediction stands beside what was measured later, so that a reader sees what a decision was worth: the
+speed on the host as it was predicted for, by which predictions are scored, then the speed as it ran. People
 see the commands about jobs of namespaces in which they have a role. The whole filter is in the address; pages
 go by the number of a row, so a link to one shows the same lines tomorrow.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands.since import parse_since
 from dlrover_nb.core.errors import InvalidValueError, NotAllowedError
+from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
 from dlrover_nb.core.structs.decisions.audited import AuditFilter
 from dlrover_nb.core.structs.decisions.commands import Action, Entry, Stage
 from dlrover_nb.dashboard.page import Page
@@ -43,7 +45,8 @@ if TYPE_CHECKING:
 N_LINE = 50
 MOST_PAGES = 20  # of the audit that are read for one of ours, where most are of other namespaces
 HEAD = (
-    "Row", "Asked", "By", "Job", "Command", "Why", "Predicted", "Measured", "Outcome",
+    "Row", "Asked", "By", "Job", "Command", "Why", "Predicted", "Measured, host as predicted",
+    "Measured", "Outcome",
 )  # fmt: skip
 _STAGES = {
     Stage.ASKED: "asked, outcome unknown",
@@ -153,16 +156,25 @@ class Measurements:
         return self._runs[row.run].get(row.answer)
 
 
-def measured_words(outcome: Outcome | None) -> str:
-    """Return what was measured, and whether the prediction held, in words."""
+def comparable_words(outcome: Outcome | None) -> str:
+    """Return what was measured, put on the host as it was predicted for, and whether the prediction held."""
     if outcome is None:
         return units.MISSING
     band = {True: ", inside the band", False: ", outside the band", None: ""}[outcome.inside_band]
-    return f"{units.rate(outcome.measured_samples_per_s)}{band}"
+    return f"{units.rate(outcome.comparable_samples_per_s)}{band}"
+
+
+def measured_words(outcome: Outcome | None) -> str:
+    """Return what was measured as it ran, and what other work on the host took meanwhile."""
+    if outcome is None:
+        return units.MISSING
+    share = outcome.host_share
+    beside = f", other work took {units.percent(share)} of the host" if share >= FELT_SHARE else ""
+    return f"{units.rate(outcome.measured_samples_per_s)}{beside}"
 
 
 def _row(command: AuditedCommand, measured: Measurements, visit: Visit) -> tuple[Cell, ...]:
-    row = command.asked
+    row, outcome = command.asked, measured.of(command)
     job = address(f"{visit.root}/job", {**_cluster(visit), "name": row.job})
     return (
         Cell(f"{command.seq}", is_number=True),
@@ -172,7 +184,8 @@ def _row(command: AuditedCommand, measured: Measurements, visit: Visit) -> tuple
         Cell(what(row)),
         Cell(row.why or units.MISSING),
         Cell(predicted(row)),
-        Cell(measured_words(measured.of(command))),
+        Cell(comparable_words(outcome)),
+        Cell(measured_words(outcome)),
         Cell(command.outcome),
     )
 

@@ -3,12 +3,15 @@
 A curve without its band would overstate the fit, so the band is always shown. The part outside the tried
 range is dashed and red: it follows from the form of the model alone. The drawing begins at what was tried and
 its neighborhood, and says what lies beyond (`nearby`); the table has all values.
+
+The curve is that of the plans alone: on a host with other work a proposal and the front are slower, by what
+that work takes now. So the axis says that it is for a free host, and a note by how much the two differ.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,6 +53,7 @@ class Columns:
     measured_y: tuple[float, ...]
     proposed: float | None = None  # the value in the open proposal
     shows_all: bool = False  # also what is far from the present plan
+    host_share: float = 0.0  # of the job's time that other work on the host takes; 0: not felt
 
     @property
     def n_near(self) -> int:
@@ -67,6 +71,24 @@ class Columns:
         n = len(self.x) - self.n_near
         return f"{units.counted(n, 'more value')} beyond, up to {self.x[-1]:g}." if n else ""
 
+    @property
+    def host_words(self) -> str:
+        """How the curve differs from proposals, and why; empty: it does not."""
+        return host_words(self.host_share)
+
+    @property
+    def unit(self) -> str:
+        """What the curve counts."""
+        return "samples/s on a free host" if self.host_share else "samples/s"
+
+
+def host_words(share: float) -> str:
+    """Say that a curve leaves out the host's other work, which proposals include; empty: there is none."""
+    if not share:
+        return ""
+    taken = units.percent(share)
+    return f"This is for a free host; other work takes {taken} of it now, which proposals include."
+
 
 def columns(
     snapshot: JobSnapshot,
@@ -77,7 +99,9 @@ def columns(
     """Return the chart's data, axis by axis."""
     opened = snapshot.open_proposal
     plan = opened.candidate.plan if opened else None
-    return tuple(axis_columns(each, plan, shows_all=shows_all) for each in snapshot.curves)
+    share = snapshot.host.share if snapshot.host is not None and snapshot.host.is_felt else 0.0
+    fitted = (axis_columns(each, plan, shows_all=shows_all) for each in snapshot.curves)
+    return tuple(replace(each, host_share=share) for each in fitted)
 
 
 def _along(plan: ResourcePlan, axis: str) -> float | None:
@@ -128,10 +152,11 @@ def plot(data: Columns) -> Plot:
         Rule(data.at, f"now: {data.at:g}"),
     )
     samples = f"with {len(data.measured_x)} samples"
-    words = f"Predicted throughput against {name}, now {data.at:g}, {samples}. {data.beyond}"
+    note = " ".join(filter(None, (data.beyond, data.host_words)))
+    words = f"Predicted throughput against {name}, now {data.at:g}, {samples}. {note}"
     return Plot(
-        f"{TITLE} along {name}", words.rstrip(), name, "samples/s", layers, name=data.axis, width=470,
-        height=270, x_ticks=x, note=data.beyond,
+        f"{TITLE} along {name}", words.rstrip(), name, data.unit, layers, name=data.axis, width=470,
+        height=270, x_ticks=x, note=note,
     )  # fmt: skip
 
 
@@ -159,7 +184,8 @@ def data_table(data: tuple[Columns, ...]) -> Table:
         for x, y, low, high, inside in zip(one.x, one.y, one.low, one.high, one.inside, strict=True)
     )
     head = ("along", "value", "samples/s", "90 % band", "range", "measured mean (samples)")
-    return Table("Fitted curve, all else as now", head, rows, brief=_brief(data))
+    note = data[0].host_words if data else ""
+    return Table("Fitted curve, all else as now", head, rows, note, _brief(data))
 
 
 def _brief(data: tuple[Columns, ...]) -> tuple[int, ...]:

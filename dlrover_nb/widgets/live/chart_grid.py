@@ -30,6 +30,7 @@ from dlrover_nb.widgets.theme import HALF, WRAP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.live.job_view_model import ViewState
 
@@ -144,8 +145,13 @@ class ChartGrid:
         """Mark a plan on the front and on the curve, if they are shown; None: its prediction is unknown."""
         if self._page != PLANS:
             return
-        self._on_front.show(candidate, candidate.cost if candidate else 0.0)
-        self._on_curve.show(candidate, value(candidate.plan, Axis(self._curve.chosen)) if candidate else 0.0)
+        if candidate is None:
+            self._on_front.hide()
+            self._on_curve.hide()
+            return
+        self._on_front.show(candidate.cost, candidate.prediction)
+        at = value(candidate.plan, Axis(self._curve.chosen))
+        self._on_curve.show(at, candidate.prediction.without_host)  # as the curve
 
     def _tapped(self, value: object) -> None:
         if isinstance(value, Candidate):
@@ -190,12 +196,18 @@ class Cross:
         )  # an overlay is not cut at the edge
         plot.root.scatter("x", "y", marker="x", size=15, **look, level="overlay")
 
-    def show(self, candidate: Candidate | None, x: float) -> None:
-        """Place it at a plan, or hide it."""
-        drawn = (candidate.prediction,) if candidate else ()
-        colors = [RED if p.extrapolates else PURPLE for p in drawn]
-        xs, ys = [x for _ in drawn], [p.samples_per_s for p in drawn]
-        low, high = [p.low for p in drawn], [p.high for p in drawn]
+    def hide(self) -> None:
+        """Hide it."""
+        self._show()
+
+    def show(self, x: float, prediction: Prediction) -> None:
+        """Place it at a prediction."""
+        self._show((x, prediction))
+
+    def _show(self, *at: tuple[float, Prediction]) -> None:
+        colors = [RED if p.extrapolates else PURPLE for _, p in at]
+        xs, ys = [x for x, _ in at], [p.samples_per_s for _, p in at]
+        low, high = [p.low for _, p in at], [p.high for _, p in at]
         self._plot.reach(Points(xs, ys, low=low, high=high))
         self._at.show({"x": xs, "y": ys, "low": low, "high": high, "color": colors})
         if self._label:

@@ -180,11 +180,12 @@ def _outcomes(histories: Sequence[RunHistory]) -> Table:
             outcome.decision,
             units.unbroken(outcome.plan.short),
             units.rate(outcome.predicted.samples_per_s if outcome.predicted else None),
+            units.rate(outcome.comparable_samples_per_s),
             units.rate(outcome.measured_samples_per_s),
             units.signed_percent(outcome.error),
         )
         for history in histories
         for outcome in history.outcomes
     )
-    head = ("run", "decision", "plan", "predicted", "measured", "error")
+    head = ("run", "decision", "plan", "predicted", "measured, host as predicted", "measured", "error")
     return Table("Predicted against measured", head, rows)

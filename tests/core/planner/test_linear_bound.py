@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_explain import seen
 
 from dlrover_nb.core.planner.analysis import Analysis, analyse
+from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.situation import Situation
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.job.job import JobSpec
@@ -94,6 +95,29 @@ def test_the_model_alone_would_promise_more():
     raw = analysis.model.predict_plan(nodes(4), 512)
     assert raw.samples_per_s > 4 * 10_000.0
     assert analysis.predict(nodes(4)).samples_per_s <= 4 * 10_000.0 * EXACT
+
+
+@settings(max_examples=20, deadline=None)
+@given(speeds=SPEEDS, now=PLANS, share=st.sampled_from([0.0, 0.4]))
+def test_a_bid_offers_each_plan_as_fast_as_a_what_if_answers(speeds, now, share):
+    host = HostLoad(share, 1 - share, 1.0, 4.0) if share else None
+    analysis = analysed(speeds, now, host=host)
+    offered = bid(analysis.situation, analysis.model)
+    assert offered.now.samples_per_s == pytest.approx(analysis.current.prediction.samples_per_s)
+    for i, speed in enumerate(offered.predictions.samples_per_s.tolist()):
+        answer = analysis.predict(offered.plan(i))
+        assert speed == pytest.approx(answer.samples_per_s)
+        assert offered.predictions.high[i] == pytest.approx(answer.high)
+
+
+def test_a_bid_promises_no_more_than_the_job_itself():
+    analysis = analysed({nodes(1): 10_000.0, nodes(2): 25_000.0, nodes(3): 40_000.0}, nodes(1))
+    offered = bid(analysis.situation, analysis.model)
+    larger = [i for i in range(len(offered)) if offered.plan(i).worker.count > 3]
+    assert larger
+    for i in larger:
+        most = (added(offered.plan(i), nodes(1)) or 0.0) * 10_000.0
+        assert offered.predictions.samples_per_s[i] <= most * EXACT
 
 
 @settings(max_examples=20)

@@ -24,7 +24,7 @@ from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
 from dlrover_nb.dashboard.common.team import Team
 from dlrover_nb.dashboard.pages.chain_state import ChainWatch
-from dlrover_nb.dashboard.pages.decisions import N_LINE
+from dlrover_nb.dashboard.pages.decisions import N_LINE, comparable_words, measured_words
 
 AT_S = 1_790_000_000.0
 RED = Person("red", grants=(Grant(AccessRole.VIEWER, "red"),))
@@ -80,6 +80,14 @@ def test_both_rows_of_a_command_are_one_line_with_prediction_and_measurement(add
     assert "110 samples/s, inside the band" in page
     assert "done: d7" in page
     assert "asked; no outcome is on record" in page
+
+
+def test_a_measurement_is_judged_as_the_prediction_sees_it_and_shown_as_it_ran():
+    busy = replace(OUTCOME, measured_samples_per_s=55.0, host_share=0.5)
+    assert comparable_words(busy) == "110 samples/s, inside the band"
+    assert measured_words(busy) == "55 samples/s, other work took 50 % of the host"
+    assert measured_words(OUTCOME) == "110 samples/s"
+    assert comparable_words(None) == measured_words(None) == "-"
 
 
 @pytest.mark.more

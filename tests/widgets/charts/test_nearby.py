@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.jobs import builders as b
 from support.jobs.random_pictures import picture
 
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.decisions.candidates import ParetoFront
 from dlrover_nb.widgets.charts import CHARTS, curve, front
 from dlrover_nb.widgets.charts.nearby import TIMES
@@ -103,3 +104,11 @@ def test_the_tables_have_all_plans():
     rows = CHARTS["front"].data_table(wide(1), None).rows
     assert any("256w" in cell for row in rows for cell in row)
     assert "256" in {row[1] for row in CHARTS["curve"].data_table(wide(1), None).rows}
+
+
+def test_a_curve_says_that_it_is_for_a_free_host_where_proposals_are_not():
+    quiet, busy = b.snapshot(), b.snapshot(host=HostLoad(0.4, 0.6, 1.0, 2.0))
+    shown = curve.CHART.static(busy, None)
+    assert "samples/s on a free host</text>" in shown.svg
+    assert shown.data_table.note.startswith("This is for a free host; other work takes 40 % of it now")
+    assert "free host" not in curve.CHART.static(quiet, None).svg

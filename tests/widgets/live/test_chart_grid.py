@@ -1,21 +1,31 @@
-"""The cross of the what-if sliders stays, with its band, within the charts that it is on."""
+"""The cross of the what-if sliders stays, with its band, within the charts that it is on, and is on the curve."""
 
 from dataclasses import replace
 
 import pytest
-from bokeh.models import GlyphRenderer, Segment
+from bokeh.core.validation.check import check_integrity
+from bokeh.models import GlyphRenderer, Scatter, Segment
 from support.jobs import builders as b
 
+from dlrover_nb.core.structs.cluster.host_load import HostLoad
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+from dlrover_nb.widgets.clusters.many.figure import Figure
 from dlrover_nb.widgets.jobs.review_card import Link
 from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
 from dlrover_nb.widgets.live.job_view_model import ViewState
 
 
+def grid_of(snapshot: JobSnapshot) -> ChartGrid:
+    """Return the charts of a job, with its page of plans."""
+    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
+    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
+    return grid
+
+
 def marked(high):
     """Return the figure of the front with the cross at a proposal whose band ends there."""
     snapshot = b.snapshot()
-    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
-    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
+    grid = grid_of(snapshot)
     candidate = snapshot.open_proposal.candidate
     grid.mark(replace(candidate, prediction=replace(candidate.prediction, high=high)))
     return grid.figures["front"].panels[0].root
@@ -39,3 +49,27 @@ def test_a_band_far_above_is_cut_at_the_edge_and_leaves_the_front_its_room():
     assert all(each.level in ("image", "underlay", "glyph") for each in bars), (
         "levels that Bokeh cuts at the edge"
     )
+
+
+def test_on_the_curve_the_cross_is_for_a_free_host_as_the_curve_is():
+    snapshot = b.snapshot(host=HostLoad(0.5, 0.5, 1.0, 2.0))
+    grid = grid_of(snapshot)
+    candidate = snapshot.open_proposal.candidate
+    grid.mark(replace(candidate, prediction=replace(candidate.prediction, host=0.5)))
+    assert cross_height(grid, "curve") == pytest.approx(2 * cross_height(grid, "front"))
+    assert grid.figures["curve"].panels[0].root.yaxis.axis_label == "samples/s on a free host"
+
+
+def cross_height(grid: ChartGrid, chart: str) -> float:
+    """Return where the cross is on a chart."""
+    marks = grid.figures[chart].panels[0].root.select(GlyphRenderer)
+    (cross,) = (m for m in marks if isinstance(m.glyph, Scatter) and m.glyph.size == 15)
+    (height,) = cross.data_source.data["y"]
+    return float(height)
+
+
+def test_bokeh_finds_no_fault_in_figures_that_have_no_data_yet():
+    grid = ChartGrid(b.snapshot(), lambda _: None, lambda: None)
+    figures = [panel.root for each in grid.figures.values() for panel in each.panels] + [Figure().root]
+    issues = check_integrity(figures)
+    assert (issues.error, issues.warning) == ([], [])

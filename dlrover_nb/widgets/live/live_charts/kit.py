@@ -16,6 +16,7 @@ from bokeh.models import (
     NoOverlap,
     NumeralTickFormatter,
     Range1d,
+    Span,
 )
 from bokeh.plotting import figure
 
@@ -52,6 +53,7 @@ def plain_figure(
         **ranges,
     )
     fig.title.stylesheets = [TITLE]
+    fig.add_layout(Span(visible=False))  # else Bokeh warns of each figure that has no data yet
     fig.xaxis.major_label_policy = NoOverlap()
     fig.toolbar.logo = None
     fig.toolbar.autohide = True

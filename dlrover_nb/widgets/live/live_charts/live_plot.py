@@ -91,7 +91,7 @@ class LivePlot:
 
     def _show_axes(self, plot: Plot) -> None:
         self.root.title.text = plot.title
-        self.root.xaxis.axis_label = _x_label(plot)
+        self.root.xaxis.axis_label, self.root.yaxis.axis_label = _x_label(plot), plot.y_label
         if not plot.x_is_time:
             self._ticker.ticks = [*plot.x_ticks]  # one ticker: a list of ticks would create another each time
             is_fixed = 0 < len(plot.x_ticks) <= MOST_TICKS
