@@ -73,10 +73,10 @@ def launch_and_watch(notebook):
 
 def accept_the_first_proposal(live):
     live.says("p1 (experiment) waits for your decision")
-    live.button("Do it (p1)").scroll_into_view_if_needed()
+    live.accepts("p1").scroll_into_view_if_needed()
     picture(live.page, "front")
     unlocked(live.page)
-    live.button("Do it (p1)").click()
+    live.accepts("p1").click()
     assert re.search(r"applied (after a pause of|without a pause)", live.says("accepted p1; it is applied"))
     until(lambda: markers(live) == 2, what="the second plan's marker")
     picture(live.page, "after-accept")

@@ -48,7 +48,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     live.button("Something else").click()
     live.output.get_by_role("slider", name="Workers").press("ArrowRight")
     unlocked(page)
-    live.button("Do it (p1)").click()
+    live.accepts("p1").click()
     live.says("accepted p1; it is applied")
 
     notebook.start("wait")

@@ -38,7 +38,7 @@ def test_both_views_follow_the_theme_as_loaded_and_as_switched(page, axe, lab, l
     live = Live(notebook, "watch")
     live.output.wait_for(timeout=LIMIT_S * 1000)
     live.says("p1 (")
-    live.button("Do it (p1)").wait_for()
+    live.accepts("p1").wait_for()
     is_live(page, axe, live, loaded)
     for theme in (OTHER[loaded], loaded, OTHER[loaded]):
         notebook.switch_theme(theme)

@@ -160,6 +160,10 @@ class Live:
     def button(self, name):
         return self.output.get_by_role("button", name=name)
 
+    def accepts(self, proposal):
+        """Return the button that accepts a proposal: what it says is by whether that is a trial."""
+        return self.button(re.compile(rf"^(Do|Try) it \({proposal}\)$"))
+
     def n_point(self):
         return self.page.evaluate(N_POINT)
 
