@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.summary import share_done
 from dlrover_nb.dashboard.forms.flash import flash_of, lines_html
 from dlrover_nb.dashboard.forms.markup import ActForm, answer_form, seen_fields, size_fields
-from dlrover_nb.dashboard.job_parts import again, drift, since
+from dlrover_nb.dashboard.job_parts import drift, since
 from dlrover_nb.dashboard.job_parts.change import change_blocks, proposal_blocks
 from dlrover_nb.dashboard.job_parts.stragglers import stragglers_html
 from dlrover_nb.dashboard.page import Page
@@ -34,6 +34,7 @@ from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, Tone, Verbatim
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs import again
 from dlrover_nb.widgets.jobs.headline import answer_labels, headline
 from dlrover_nb.widgets.jobs.plans import none_open
 from dlrover_nb.widgets.jobs.review_card import undo_words
@@ -85,6 +86,7 @@ def body(visit: Visit) -> Markup:
         news=lines_html(news),
         still=[CHARTS["throughput"].static(snapshot, _series(visit, snapshot))],
         copies=again.copies(snapshot.spec),
+        not_written=again.NOT_WRITTEN,
         live=f"{visit.root}/live?{urlencode({'cluster': visit.cluster, 'job': name})}",
         proposal=_proposal_part(visit, snapshot, may),
         stragglers=stragglers_html(visit, snapshot, may, news),

@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import ShardAction
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.jobs.again import GO_ON, RUN_AGAIN, again_blocks, goes_on
 from dlrover_nb.widgets.jobs.always_asked import always_asked_html
 from dlrover_nb.widgets.jobs.headline import OTHER_LABEL, headline, missed, old_picture
 from dlrover_nb.widgets.jobs.logs import logs_view
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.jobs.review_card import Review
     from dlrover_nb.widgets.live.job_view_model import JobViewModel, ViewState
 
-WHY, NODES, LOGS, NUMBERS = "Why?", "Nodes", "Logs", "Numbers"  # pages
+WHY, NODES, LOGS, NUMBERS, AGAIN = "Why?", "Nodes", "Logs", "Numbers", "Run again"  # pages
 N_LOG_LINE = 100
 LOGS_EVERY_S = 5.0  # while their page is shown
 
@@ -119,6 +120,8 @@ class Screen:
         self._want_why.on_click(lambda _: self.tabs.choose(WHY))
         self._want_logs = button(LOGS, width=90, visible=False)
         self._want_logs.on_click(lambda _: self.tabs.choose(LOGS))
+        self._again, self._want_again = text(), button(RUN_AGAIN, width=130, visible=False)
+        self._want_again.on_click(lambda _: self.tabs.choose(AGAIN))
         self._explanation = OnRequest(self._explain, self.flush)
         self._log_lines = OnRequest(self._read_logs, self.flush)
 
@@ -130,6 +133,7 @@ class Screen:
             **charts,
             LOGS: (pane(self._logs),),
             NUMBERS: (pane(self._tables),),
+            AGAIN: (pane(self._again),),
         }
         return TabBar(pages, self.flush)
 
@@ -149,7 +153,7 @@ class Screen:
         return pn.Column(
             pane(self._header),
             pane(self._lead),
-            pn.Row(*row, self._want_why, self._want_logs, sizing_mode="stretch_width", styles=WRAP),
+            pn.Row(*row, self._want_why, self._want_again, self._want_logs, sizing_mode="stretch_width", styles=WRAP),
             pane(self._message),
             self._other,
             self.action.layout,
@@ -240,6 +244,8 @@ class Screen:
         self._want_other.visible = not state.snapshot.phase.is_final
         self._want_why.visible = missed(state.snapshot)
         self._want_logs.visible = state.snapshot.phase is JobPhase.FAILED
+        self._want_again.visible = state.snapshot.phase.is_final
+        self._want_again.label = GO_ON if goes_on(state.snapshot) else RUN_AGAIN
         self.action.show(state, card)
         is_own = state.request is not None and state.request.verdict in {Verdict.OVERRIDE, Verdict.SCALE}
         self.sliders.show(state, can_send=card.can_act, answer=card.message if is_own else "")
@@ -262,6 +268,8 @@ class Screen:
             self._logs.text = self._log_lines.html(snapshot.at_s // LOGS_EVERY_S, snapshot.at_s)
         elif page == NUMBERS:
             self._tables.text = tables_html(state)
+        elif page == AGAIN:
+            self._again.text = "".join(map(block_html, again_blocks(snapshot)))
 
 
 def _request(press: Press) -> PendingAction:

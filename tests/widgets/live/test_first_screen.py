@@ -88,7 +88,7 @@ def test_a_further_chart_of_a_page_takes_no_room_until_it_has_data(master, page,
 
 def test_the_pages_stand_in_the_order_of_what_is_asked(screen):
     assert screen.tabs.model.labels == [
-        "Why?", "Plans", "Memory", "Nodes", "Rows", "Scores", "Logs", "Numbers",
+        "Why?", "Plans", "Memory", "Nodes", "Rows", "Scores", "Logs", "Numbers", "Run again",
     ]  # fmt: skip
     assert screen.tabs.chosen == ""
 
@@ -164,8 +164,9 @@ UNDO = Decision(Verdict.SCALE, "", 0.0, plan=b.plan(1, 1, 0.25), undoes="d3")
             b.snapshot(proposals=(), quarantined=(QUESTION,)),
             ["Try again (shard 7)", "Skip it (shard 7)", "Something else…"],
         ),
-        (b.snapshot(proposals=(), phase=JobPhase.SUCCEEDED), []),
-        (b.snapshot(proposals=(), phase=JobPhase.FAILED), ["Logs"]),
+        (b.snapshot(proposals=(), phase=JobPhase.SUCCEEDED), ["Run again…"]),
+        (b.snapshot(proposals=(), phase=JobPhase.STOPPED), ["Go on…"]),
+        (b.snapshot(proposals=(), phase=JobPhase.FAILED), ["Go on…", "Logs"]),
     ],
 )
 def test_three_buttons_at_most_answer_the_sentence(snapshot, labels):
@@ -205,6 +206,20 @@ def test_that_a_proposal_waits_is_said_to_screen_readers_and_what_a_press_did_to
     page.press("Reject p2")
     until(lambda: page.redraw() or "rejected p2" in page.status)
     assert UNSEEN not in page.status
+
+
+def test_a_job_that_ended_early_says_how_to_go_on_with_it_and_how_to_run_it_again():
+    page = page_of(Master(b.snapshot(proposals=(), phase=JobPhase.FAILED)))
+    page.click("Go on…")
+    page.redraw()
+    assert "start_from.source=quick-start" in page.text
+    assert "start_from.rows=true" in page.text
+    assert page.text.index("Go on from its last checkpoint") < page.text.index("Run it again")
+    done = page_of(Master(b.snapshot(proposals=(), phase=JobPhase.SUCCEEDED)))
+    done.click("Run again…")
+    done.redraw()
+    assert "%dlrover submit quick-start-2" in done.text
+    assert "start_from" not in done.text
 
 
 def test_the_button_for_logs_opens_their_page():
