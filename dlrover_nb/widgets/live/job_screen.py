@@ -149,11 +149,12 @@ class Screen:
         undo = [pn.pane.Bokeh(self.buttons.undo_below)] if self._can_act else []
         choices, press = ([self.buttons.choices], [pane(self._press)]) if self._can_act else ([], [])
         self._other = pn.Column(*choices, self.sliders.layout, sizing_mode="stretch_width", visible=False)
-        row = (*map(pn.pane.Bokeh, acts[0]), self._want_other, *map(pn.pane.Bokeh, acts[1]))
+        wants = (self._want_why, self._want_again, self._want_logs)
+        row = (*map(pn.pane.Bokeh, acts[0]), self._want_other, *map(pn.pane.Bokeh, acts[1]), *wants)
         return pn.Column(
             pane(self._header),
             pane(self._lead),
-            pn.Row(*row, self._want_why, self._want_again, self._want_logs, sizing_mode="stretch_width", styles=WRAP),
+            pn.Row(*row, sizing_mode="stretch_width", styles=WRAP),
             pane(self._message),
             self._other,
             self.action.layout,
