@@ -33,8 +33,8 @@ class Columns:
     @property
     def last(self) -> dict[str, float]:
         """The last size of each worker."""
-        known = {name: [*filter(math.isfinite, y)] for name, y in self.sizes.values.items()}
-        return {name: y[-1] for name, y in known.items() if y}
+        finite = {name: [*filter(math.isfinite, y)] for name, y in self.sizes.values.items()}
+        return {name: y[-1] for name, y in finite.items() if y}
 
     @property
     def words(self) -> str:
