@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.api.views.goals_view import GoalsView
     from dlrover_nb.api.views.job_views import Shown
+    from dlrover_nb.api.views.staleness_view import StalenessView
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.schema import DataSchema
@@ -197,6 +198,26 @@ class Job(Results):
         """Return the exact account of rows, and the shards that wait for a decision."""
         handle = self.handle.with_short_timeout
         return ShardsView(handle.snapshot(), handle.series())
+
+    def staleness(self) -> StalenessView:
+        """Return how old gradients are when applied, how far workers are apart, and what each trains.
+
+        A gradient's age is the number of updates by other workers between the rows that it was computed from
+        and the gradient itself.
+
+        Returns
+        -------
+        StalenessView
+            With charts; ``.ages`` are those of all gradients, ``.workers`` what is known of each worker.
+
+        Examples
+        --------
+        >>> job.staleness().ages.quantile(0.95)
+        """
+        from dlrover_nb.api.views.staleness_view import StalenessView  # noqa: PLC0415 - NumPy loads on demand
+
+        handle = self.handle.with_short_timeout
+        return StalenessView(handle.snapshot(), handle.series())
 
     def retry_shard(self, shard: int, *, why: str = "") -> ShardsView:
         """Train a shard again that crashed its workers, after its rows were repaired.

@@ -1,7 +1,8 @@
 """Recent measurements of a job, bounded, readable by cursor.
 
-Rows of all nodes and of the job share one numbering, so that one number is a client's read position, and rows
-that left the ring since its last read can be counted instead of being lost silently.
+Rows of the job, of all nodes, and of the ages of gradients share one numbering, so that one number is a
+client's read position, and rows that left the ring since its last read can be counted instead of being lost
+silently.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.training.gradient_ages import least_age
 from dlrover_nb.core.structs.training.samples import TimeSplit
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
@@ -26,7 +28,10 @@ JOB_COLUMNS = ("at_s", "samples_per_s", "workers", "ps", "todo", "doing", "done"
 SPLIT_COLUMNS = tuple(field.name for field in fields(TimeSplit))
 NODE_COLUMNS = (
     "at_s", "node", "role", "memory_mib", "cpu_cores", "iter_s", "samples_per_s", *SPLIT_COLUMNS,
+    "n_sample", "batch_size",
 )  # fmt: skip
+AGE_COLUMNS = ("at_s", "node", "age", "n_update")
+_N_SPAN = 60  # of the ages that are kept of an ended job
 
 JobRow = tuple[float, ...]
 NodeRow = tuple[float | str, ...]
@@ -34,26 +39,29 @@ Row = TypeVar("Row")
 
 
 class TelemetryState(NamedTuple):
-    """The rows of a job's telemetry: how many there were ever, and both rings with the names of columns."""
+    """The rows of a job's telemetry: how many there were ever, and the rings with the names of columns."""
 
     n_row: int
     job: tuple[tuple[str, ...], list[tuple[int, JobRow]]]
     node: tuple[tuple[str, ...], list[tuple[int, NodeRow]]]
+    ages: tuple[tuple[str, ...], list[tuple[int, NodeRow]]] = (AGE_COLUMNS, [])
 
 
 class JobTelemetry:
-    """Two rings of rows: one of the job, one of its nodes.
+    """Three rings of rows: one of the job, one of its nodes, one of the ages of gradients.
 
     Parameters
     ----------
     n_job_row, n_node_row
-        Rows kept: an hour of one job row and of ten node rows a second by default.
+        Rows kept: an hour of one job row and of ten node rows a second by default; of ages as many as of
+        nodes, which is hours.
     """
 
     def __init__(self, *, n_job_row: int = 3600, n_node_row: int = 36_000) -> None:
         _check.at_least("n_job_row", n_job_row, 1)
         _check.at_least("n_node_row", n_node_row, 1)
         self._next = 0
+        self._ages: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
         self._job: deque[tuple[int, JobRow]] = deque(maxlen=n_job_row)
         self._node: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
 
@@ -65,7 +73,7 @@ class JobTelemetry:
         self._job.append((self._number(), (at_s, samples_per_s, *map(float, (workers, ps, *counts)))))
 
     def record_node(self, sample: NodeSample) -> None:
-        """Add a row of a node."""
+        """Add a row of a node, and one of each worker and class of age that it counted."""
         row = (
             sample.at_s,
             sample.node,
@@ -75,8 +83,15 @@ class JobTelemetry:
             sample.iter_s,
             sample.n_sample / sample.window_s if sample.window_s > 0 else 0.0,
             *(getattr(sample.split, name) for name in SPLIT_COLUMNS),
+            float(sample.n_sample),
+            sample.n_sample / sample.n_iter if sample.n_iter else 0.0,
         )
         self._node.append((self._number(), row))
+        for each in sample.ages:
+            for number, n_update in enumerate(each.counts):
+                if n_update:
+                    age = float(least_age(number))
+                    self._ages.append((self._number(), (sample.at_s, each.worker, age, float(n_update))))
 
     def read(self, cursor: int = 0) -> SeriesChunk:
         """Return all rows since `cursor`, oldest first.
@@ -87,25 +102,35 @@ class JobTelemetry:
         since = cursor if cursor <= self._next else 0
         job = _since(self._job, since)
         node = _since(self._node, since)
+        ages = _since(self._ages, since)
         return SeriesChunk(
             cursor=self._next,
             job={name: [row[i] for row in job] for i, name in enumerate(JOB_COLUMNS)},
             node={name: [row[i] for row in node] for i, name in enumerate(NODE_COLUMNS)},
-            lost=self._next - since - len(job) - len(node),
+            lost=self._next - since - len(job) - len(node) - len(ages),
+            ages={name: [row[i] for row in ages] for i, name in enumerate(AGE_COLUMNS)},
         )
 
     @property
     def state(self) -> TelemetryState:
         """All rows, for a snapshot."""
-        return TelemetryState(self._next, (JOB_COLUMNS, [*self._job]), (NODE_COLUMNS, [*self._node]))
+        rings = (JOB_COLUMNS, [*self._job]), (NODE_COLUMNS, [*self._node]), (AGE_COLUMNS, [*self._ages])
+        return TelemetryState(self._next, *rings)
 
     def restore(self, state: TelemetryState) -> None:
-        """Continue with the rows of an earlier master; rows of other columns are of another release."""
+        """Continue with the rows of an earlier master.
+
+        An earlier release has the first of the columns: the others are zero, as where nothing was counted.
+        Rows of other columns are left out.
+        """
         self._next = state.n_row
         if state.job[0] == JOB_COLUMNS:
             self._job.extend(state.job[1])
-        if state.node[0] == NODE_COLUMNS:
-            self._node.extend(state.node[1])
+        if (n := len(state.node[0])) and state.node[0] == NODE_COLUMNS[:n]:
+            missing = (0.0,) * (len(NODE_COLUMNS) - n)
+            self._node.extend((number, (*row, *missing)) for number, row in state.node[1])
+        if state.ages[0] == AGE_COLUMNS:
+            self._ages.extend(state.ages[1])
 
     def _number(self) -> int:
         self._next += 1
@@ -115,7 +140,8 @@ class JobTelemetry:
 def thinned(series: SeriesChunk, *, n_job_row: int = 600, n_node_row: int = 3000) -> SeriesChunk:
     """Return the series with fewer rows, evenly over its time, ends included: what is kept of an ended job.
 
-    Each node keeps as many as the others, so that one that was there for a minute is still seen.
+    Each node keeps as many as the others, so that one that was there for a minute is still seen. Ages are
+    added up: all gradients stay counted.
     """
     n_row = len(series.job.get("at_s", ()))
     rows_of: dict[float | str, list[int]] = {}
@@ -127,7 +153,22 @@ def thinned(series: SeriesChunk, *, n_job_row: int = 600, n_node_row: int = 3000
         series,
         job={name: [column[i] for i in _evenly(n_row, n_job_row)] for name, column in series.job.items()},
         node={name: [column[i] for i in indices] for name, column in series.node.items()},
+        ages=_summed(series.ages),
     )
+
+
+def _summed(ages: dict[str, list[float | str]]) -> dict[str, list[float | str]]:
+    """Return the rows of ages added up over equal spans of time; a sum has the time of its last row."""
+    rows = sorted(zip(*(ages.get(name, ()) for name in AGE_COLUMNS), strict=True))
+    if not rows:
+        return ages
+    first_s, width_s = float(rows[0][0]), (float(rows[-1][0]) - float(rows[0][0])) / _N_SPAN or 1.0
+    sums: dict[tuple[int, str, float], tuple[float, float]] = {}
+    for at_s, node, age, n_update in rows:
+        key = min(int((float(at_s) - first_s) / width_s), _N_SPAN - 1), str(node), float(age)
+        sums[key] = float(at_s), sums.get(key, (0.0, 0.0))[1] + float(n_update)
+    whole = [(at_s, node, age, n) for (_, node, age), (at_s, n) in sums.items()]
+    return {name: [row[i] for row in whole] for i, name in enumerate(AGE_COLUMNS)}
 
 
 def _evenly(n: int, most: int) -> Iterable[int]:

@@ -317,6 +317,7 @@ class Window:
         self._n_row, self._n_node_row = n_row, n_node_row
         self._job: dict[str, list[float]] = {}
         self._node: dict[str, list[float | str]] = {}
+        self._ages: dict[str, list[float | str]] = {}
         self.cursor = 0
         self._lost = 0
 
@@ -324,11 +325,12 @@ class Window:
         """Append a chunk that was requested with this window's cursor."""
         self._job = _joined(self._job, chunk.job, self._n_row)
         self._node = _joined(self._node, chunk.node, self._n_node_row)
+        self._ages = _joined(self._ages, chunk.ages, self._n_node_row)
         self.cursor, self._lost = chunk.cursor, self._lost + chunk.lost
 
     def chunk(self) -> SeriesChunk:
         """Return all rows held; lists are shared and never changed in place."""
-        return SeriesChunk(self.cursor, self._job, self._node, self._lost)
+        return SeriesChunk(self.cursor, self._job, self._node, self._lost, self._ages)
 
 
 def _joined(old: dict[str, list[T]], new: dict[str, list[T]], n: int) -> dict[str, list[T]]:

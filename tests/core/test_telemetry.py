@@ -7,11 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb.core.codec import from_msgpack, to_msgpack
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.gradient_ages import GradientAges
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.shards import ShardCounts
-from dlrover_nb.core.telemetry import JOB_COLUMNS, NODE_COLUMNS, SPLIT_COLUMNS, JobTelemetry, thinned
+from dlrover_nb.core.telemetry import (
+    JOB_COLUMNS,
+    NODE_COLUMNS,
+    SPLIT_COLUMNS,
+    JobTelemetry,
+    TelemetryState,
+    thinned,
+)
 
 
 def node(at_s: float) -> NodeSample:
@@ -111,3 +120,51 @@ def test_thinned_rows_keep_the_ends_of_the_job_and_of_every_node_in_order(lives,
 
 def times(chunk, name):
     return [at_s for at_s, each in zip(chunk.node["at_s"], chunk.node["node"], strict=True) if each == name]
+
+
+def aged(at_s: float, **counts: tuple[int, ...]) -> NodeSample:
+    ages = tuple(GradientAges(worker, each) for worker, each in counts.items())
+    return NodeSample("ps-0", Role.PS, at_s, 1.0, 10, 0, 0.1, TimeSplit(), 0.5, 300.0, ages=ages)
+
+
+def test_ages_are_rows_of_each_worker_and_class():
+    telemetry = JobTelemetry()
+    telemetry.record_node(aged(5.0, w0=(3, 0, 2), w1=(0, 0, 0, 0, 7)))
+    assert telemetry.read().ages == {
+        "at_s": [5.0, 5.0, 5.0], "node": ["w0", "w0", "w1"], "age": [0.0, 2.0, 4.0], "n_update": [3.0, 2.0, 7.0],
+    }  # fmt: skip
+    assert telemetry.read(telemetry.read().cursor).ages["at_s"] == []
+    assert telemetry.read().lost == 0
+
+
+@given(times=st.lists(st.integers(0, 10_000), min_size=1, max_size=200))
+def test_thinned_ages_count_every_gradient(times):
+    telemetry = JobTelemetry()
+    for at_s in sorted(times):
+        telemetry.record_node(aged(float(at_s), w0=(2, 1), w1=(1,)))
+    thin = thinned(telemetry.read()).ages
+    assert len(thin["at_s"]) <= 3 * 60
+    assert thin["at_s"][-1] == max(times)
+    counts = dict.fromkeys([("w0", 0.0), ("w0", 1.0), ("w1", 0.0)], 0.0)
+    for worker, age, n in zip(thin["node"], thin["age"], thin["n_update"], strict=True):
+        counts[worker, age] += n
+    assert [*counts.values()] == [2 * len(times), len(times), len(times)]
+
+
+def test_rows_of_an_earlier_release_go_on_with_its_columns():
+    older = JobTelemetry()
+    older.record_node(node(1.0))
+    before = older.state
+    n = len(SPLIT_COLUMNS) + 7
+    short = before._replace(node=(NODE_COLUMNS[:n], [(i, row[:n]) for i, row in before.node[1]]))
+    telemetry = JobTelemetry()
+    telemetry.restore(from_msgpack(to_msgpack(tuple(short)[:3]), TelemetryState))
+    assert telemetry.read().node["memory_mib"] == [300.0]
+    assert telemetry.read().node["batch_size"] == [0.0]
+
+
+def test_all_rows_survive_a_restart():
+    telemetry, later = JobTelemetry(), JobTelemetry()
+    telemetry.record_node(aged(5.0, w0=(3,)))
+    later.restore(from_msgpack(to_msgpack(telemetry.state), TelemetryState))
+    assert later.read() == telemetry.read()

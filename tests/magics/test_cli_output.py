@@ -47,6 +47,7 @@ LINES = {
     "mitigate": "mitigate ctr",
     "logs": "logs ctr",
     "stragglers": "stragglers ctr",
+    "staleness": "staleness ctr",
     "history": "history",
     "score": "score",
     "export": "export ctr -o job.yaml",

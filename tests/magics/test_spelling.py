@@ -28,6 +28,7 @@ SPELLINGS = [  # old, new, and the new name that the old one tells
     ("watch ctr", "show ctr --live", "show --live"),
     ("stragglers ctr --solution lb-bsp", "show ctr --nodes --solution lb-bsp", "show --nodes"),
     ("stragglers", "show --stragglers", "show --nodes"),
+    ("staleness ctr", "show ctr --staleness", "show --staleness"),
     ("mitigate ctr", "show --mitigations ctr", "show --mitigations"),
     ("shards ctr", "show --rows ctr", "show --rows"),
     ("logs ctr worker-0 -n 5", "show ctr --logs worker-0 -n 5", "show --logs"),

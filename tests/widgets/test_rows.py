@@ -43,6 +43,7 @@ from dlrover_nb.api.views.job_views import (
 )
 from dlrover_nb.api.views.load_view import LoadView
 from dlrover_nb.api.views.page_view import PageView
+from dlrover_nb.api.views.staleness_view import StalenessView
 from dlrover_nb.api.views.stragglers_view import MitigationsView, StragglersView
 from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.errors import NotFoundError
@@ -101,6 +102,7 @@ RESULTS: dict[str, Shown] = {
     "logs": LogsView("ctr", (LINE,)),
     "stragglers": StragglersView(SNAPSHOT, REVIEW),
     "mitigations": MitigationsView(SNAPSHOT),
+    "staleness": StalenessView(SNAPSHOT, b.series()),
     "shards": ShardsView(SNAPSHOT),
     "goals": GoalsView(SNAPSHOT, answer(read_goals("≤ 1 $/h", 0.0), ())),
     "brain": BrainView(

@@ -19,7 +19,7 @@ from dlrover_nb.core.brain.queue_order import QueueState, first_of, share_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.availability.waiting import free_of, largest_fitting
 from dlrover_nb.core.structs.cluster.waits import Holder
-from dlrover_nb.core.structs.plan.capacity import plan_needs
+from dlrover_nb.core.structs.plan.capacity import without
 from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.plan.resources import CPU_STEP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MOST_NAMED = 3
@@ -47,12 +47,15 @@ class AdmissionPlan:
         The first of those; None: no job waits.
     why
         Why each admitted job starts now, and on that plan.
+    needs
+        What the nodes of all admitted jobs take.
     """
 
     admitted: Mapping[str, ResourcePlan] = field(default_factory=dict)
     places: Mapping[str, QueuePlace] = field(default_factory=dict)
     first: WaitingOffer | None = None
     why: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class _Room:
     holders: list[Holder]
 
     def take(self, job: WaitingOffer, plan: ResourcePlan) -> None:
-        self.free = free_of(self.free, plan_needs(plan))
+        self.free = free_of(self.free, job.needs(plan))
         self.holders.append(_holder(job, plan))
 
     @property
@@ -107,6 +110,7 @@ def admit(
     left, behind = list(waiting), list[WaitingOffer]()
     admitted: dict[str, ResourcePlan] = {}
     why: dict[str, str] = {}
+    needs: list[Need] = []
     starts_in_s: float | None = 0.0  # of the first that waits
     while left:
         job = first_of(left, order, room.state)
@@ -119,16 +123,19 @@ def admit(
             continue
         admitted[job.job] = plan
         why[job.job] = _why(job, plan, order, behind)
+        needs += job.needs(plan)
         room.take(job, plan)
-    return AdmissionPlan(admitted, _places(behind, room, least_share), behind[0] if behind else None, why)
+    places, first = _places(behind, room, least_share), behind[0] if behind else None
+    return AdmissionPlan(admitted, places, first, why, tuple(needs))
 
 
 def start_plan(job: WaitingOffer, free: Capacity, least_share: float) -> ResourcePlan | None:
     """Return the plan on which a job can start in what is free; None: there is none that is large enough."""
-    if not free.shapes:
+    left = without(free, job.beside)
+    if left is None or not left.shapes:
         return None
     try:
-        plan = largest_fitting(job.plan, free, job.bounds, job.pins)
+        plan = largest_fitting(job.plan, left, job.bounds, job.pins)
     except InvalidValueError:  # no bounds follow from so little
         return None
     least = least_share * job.plan.total_cpu
@@ -137,7 +144,12 @@ def start_plan(job: WaitingOffer, free: Capacity, least_share: float) -> Resourc
 
 def least_of(job: WaitingOffer, least_share: float) -> tuple[float, float]:
     """Return about how many cores and MiB a job needs to start."""
-    return job.plan.total_cpu * least_share, job.plan.total_memory_mib * least_share
+    cpu, mib = _beside(job)
+    return job.plan.total_cpu * least_share + cpu, job.plan.total_memory_mib * least_share + mib
+
+
+def _beside(job: WaitingOffer) -> tuple[float, int]:
+    return sum(cpu for cpu, _ in job.beside), sum(mib for _, mib in job.beside)
 
 
 def _ends_before(job: WaitingOffer, plan: ResourcePlan, start_s: float | None) -> bool:
@@ -150,7 +162,8 @@ def _holder(job: WaitingOffer, plan: ResourcePlan) -> Holder:
     """Return a job as one that runs a plan; on fewer cores it takes longer in proportion."""
     slower = job.plan.total_cpu / max(plan.total_cpu, CPU_STEP)
     left_s = None if job.lasts_s is None else job.lasts_s * max(slower, 1.0)
-    return Holder(job.job, job.owner, plan.total_cpu, plan.total_memory_mib, left_s)
+    cpu, mib = _beside(job)
+    return Holder(job.job, job.owner, plan.total_cpu + cpu, plan.total_memory_mib + mib, left_s)
 
 
 def _why(job: WaitingOffer, plan: ResourcePlan, order: str, before: Sequence[WaitingOffer]) -> str:
@@ -199,9 +212,9 @@ def _starts(
         if cpu < need_cpu - CPU_STEP / 2 or mib < need_mib:
             return starts + [(None, _never(unknown))] * (len(behind) - len(starts))
         starts.append((now_s, _in_words(now_s, waited_for)))
-        own_cpu, own_mib = min(job.plan.total_cpu, cpu), min(job.plan.total_memory_mib, mib)
-        cpu, mib = cpu - own_cpu, mib - own_mib
-        own = replace(_holder(job, job.plan), cpu=own_cpu, memory_mib=int(own_mib))
+        own = _holder(job, job.plan)
+        own = replace(own, cpu=min(own.cpu, cpu), memory_mib=int(min(own.memory_mib, mib)))
+        cpu, mib = cpu - own.cpu, mib - own.memory_mib
         if own.left_s is None:
             unknown.append(job.job)
         else:

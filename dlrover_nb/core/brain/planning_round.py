@@ -115,7 +115,8 @@ class Rounds:
         apart |= {each.job: AWAY for each in away}
         needs_of = {job.name: self._held(job) for job in others}
         needs_of |= {each.job: plan_needs(each.plan) for each in away}
-        room = free_of(capacity, [need for needs in needs_of.values() for need in needs])
+        beside = [need for offer in offers.values() for need in offer.beside]  # whatever their plans are
+        room = free_of(capacity, [*beside, *(need for needs in needs_of.values() for need in needs)])
         holders = [_holder(offer) for offer in offers.values()]
         holders += [Holder(job.name, job.owner, *_sums(needs_of[job.name]), job.left_s) for job in others]
         holders += [Holder(each.job, each.owner, *_sums(needs_of[each.job]), None) for each in away]
@@ -208,7 +209,7 @@ class Rounds:
 
         Late jobs may come before it, by the method (`cluster_plan.before_queue`).
         """
-        room = free_of(room, [need for plan in queue.admitted.values() for need in plan_needs(plan)])
+        room = free_of(room, queue.needs)
         if queue.first is None:
             return self._beside(offers, room)
         sure = tuple(offer for offer in offers if not offer.asks)
@@ -327,9 +328,8 @@ def _size(plan: ResourcePlan) -> tuple[float, int]:
 
 
 def _holder(offer: JobOffer) -> Holder:
-    plan = offer.plan
-    left_s = offer.n_sample_left / offer.samples_per_s
-    return Holder(offer.job, offer.owner, plan.total_cpu, plan.total_memory_mib, left_s)
+    cpu, mib = _sums([*plan_needs(offer.plan), *offer.beside])
+    return Holder(offer.job, offer.owner, cpu, mib, offer.n_sample_left / offer.samples_per_s)
 
 
 def _queued(

@@ -24,6 +24,7 @@ from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.policies.nearchus import diagnosis_of
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.decisions.query_answers import Explanation, Weighed
+from dlrover_nb.core.structs.job.fixed_roles import fixed_needs
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.offers import NoOffer, Offer
@@ -132,11 +133,13 @@ class PlanQueries:
         if self.analysis.grid.n_plan > MAX_PLANS:
             return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
         own = bid(self.analysis.situation, self.analysis.model).offer()
-        return replace(own, asks=self.context.mode is not Mode.AUTO)
+        beside = tuple(fixed_needs(self.context.job.spec))
+        return replace(own, asks=self.context.mode is not Mode.AUTO, beside=beside)
 
     def _asked(self) -> WaitingOffer:
         job, prior = self.context.job, self.analysis
         spec, due_s = job.spec, job.spec.due_s(job.at_s)
+        usual = job.usual_samples_per_s if prior is None else prior.current.prediction.samples_per_s
         return WaitingOffer(
             job=spec.name,
             owner=spec.owner,
@@ -145,9 +148,10 @@ class PlanQueries:
             n_sample=job.n_sample_total,
             bounds=spec.bounds,
             pins=self.context.pins,
-            samples_per_s=None if prior is None else prior.current.prediction.samples_per_s,
+            samples_per_s=usual,
             deadline_left_s=None if due_s is None else due_s - self.at_s,
             priority=spec.priority,
+            beside=tuple(fixed_needs(spec)),
         )
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:

@@ -24,7 +24,7 @@ from dlrover_nb.core.history.audit.trail import AuditStore
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
 from dlrover_nb.core.structs.decisions.people import Person
-from dlrover_nb.core.structs.job.job import JobSpec, run_name
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past_jobs import SeriesRow
@@ -65,6 +65,30 @@ def example_series(url: str | None) -> tuple[tuple[PastJob, tuple[SeriesRow, ...
     except DlroverError as error:
         logger.warning("the series of past jobs cannot be used: %s", error)
         return ()
+
+
+def speed_of_last_run(url: str | None, spec: JobSpec) -> float | None:
+    """Return the samples per second of a job's plan, as its last run by that name and owner had them.
+
+    Workers count alike: the plan may have others than that run. None: no such run has succeeded, or none can
+    be read.
+    """
+    try:
+        store = HistoryStore.existing(url)
+        if store is None:
+            return None
+        try:
+            runs = (r for r in store.jobs() if (r.job, r.owner) == (spec.name, spec.owner))
+            last = next((r for r in runs if r.phase is JobPhase.SUCCEEDED), None)
+            rows = () if last is None else store.series(spec.name, run=last.run)
+        finally:
+            store.close()
+    except DlroverError as error:
+        logger.warning("the last run of %s cannot be used: %s", spec.name, error)
+        return None
+    n_sample = sum(row.samples_per_s * row.span_s for row in rows)
+    worker_s = sum(row.workers * row.span_s for row in rows if row.samples_per_s > 0)
+    return spec.plan.worker.count * n_sample / worker_s if n_sample > 0 and worker_s > 0 else None
 
 
 class HistoryWriter:

@@ -25,6 +25,7 @@ from dlrover_nb.magics.verbs.command_verbs import (
 if TYPE_CHECKING:
     from dlrover_nb.api.views.goals_view import GoalsView
     from dlrover_nb.api.views.job_views import DecisionView, PlansView, StatusView, WhatIfView, WhyView
+    from dlrover_nb.api.views.staleness_view import StalenessView
     from dlrover_nb.api.views.stragglers_view import MitigationsView, StragglersView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
@@ -82,6 +83,11 @@ def stragglers(commands: Commands, *, job: str | None, solution: str) -> Straggl
     if shown.snapshot.open_mitigation is not None:
         commands.session.note_shown_action(shown.snapshot)
     return shown
+
+
+def staleness(commands: Commands, *, job: str | None) -> StalenessView:
+    """Show how old gradients are, how far workers are apart, and what each of them trains."""
+    return commands.job(job).staleness()
 
 
 def mitigate(
@@ -150,6 +156,13 @@ VERBS = (
         "show which nodes are slow, and what would help",
         stragglers,
         (JOB, SOLUTION),
+        "quick-start",
+    ),
+    Verb(
+        "staleness",
+        "show how old gradients are, how far workers are apart, and what each trains",
+        staleness,
+        (JOB,),
         "quick-start",
     ),
     replace(_MITIGATE, handler=mitigate),

@@ -87,6 +87,7 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
         _plain("status"),
         _plain("watch", "--live"),
         _plain("stragglers", "--nodes", "--stragglers"),
+        _plain("staleness", "--staleness"),
         Form(
             verb="mitigate", by=("--mitigations",), only=("job",),
             summary="show what waits and what was done against stragglers",

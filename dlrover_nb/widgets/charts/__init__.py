@@ -24,11 +24,15 @@ from dlrover_nb.widgets.charts import (
     workers,
 )
 from dlrover_nb.widgets.charts.chart import Chart, chart
+from dlrover_nb.widgets.charts.per_worker import batch_by_worker, distance, rows_by_speed, staleness
 
 CHARTS: dict[str, Chart] = {
     module.CHART.name: module.CHART
-    for module in (throughput, workers, memory, breakdown, stragglers, shards, front, curve, scores, rounds)
-}
+    for module in (
+        throughput, workers, batch_by_worker, memory, breakdown, stragglers, staleness, distance, shards,
+        rows_by_speed, front, curve, scores, rounds,
+    )
+}  # fmt: skip
 
 GROUP = "dlrover_nb.charts"
 _log = logging.getLogger(__name__)

@@ -41,8 +41,9 @@ PLANS = "Plans"
 PAGES = {
     PLANS: OF_THE_FIT,
     "Memory": ("memory",),
-    "Nodes": ("workers", "breakdown", "stragglers"),
-    "Rows": ("shards", "rounds"),
+    "Nodes": ("workers", "breakdown", "stragglers", "batches"),
+    "Staleness": ("staleness", "distance"),
+    "Rows": ("shards", "consumed", "rounds"),
     "Scores": ("scores",),
 }
 ADDED = "More charts"  # the page of those that installed packages add

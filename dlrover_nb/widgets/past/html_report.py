@@ -12,6 +12,7 @@ from dlrover_nb.widgets.blocks import Block, Contents, Facts, Heading, Paragraph
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.plans import fit_blocks, past_blocks, proposal_blocks
+from dlrover_nb.widgets.jobs.staleness_view import staleness_blocks
 from dlrover_nb.widgets.jobs.status import (
     evaluation_words,
     memory_blocks,
@@ -84,6 +85,7 @@ def _parts(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
         *slow_blocks(snapshot),
         CHARTS["breakdown"].static(snapshot, series),
         CHARTS["stragglers"].static(snapshot, series),
+        *staleness_blocks(snapshot, series),
         Heading("Data"),
         shards_table(snapshot),
         CHARTS["shards"].static(snapshot, series),

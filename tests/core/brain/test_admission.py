@@ -136,6 +136,22 @@ def test_a_part_of_the_plan_lets_a_job_start():
     assert "needs at least 5 cores" in whole.places["ads"].why
 
 
+def test_nodes_beside_the_plan_need_room_too_and_stay_whole():
+    """Those of an external job's fixed roles, such as an evaluator."""
+    free = Capacity((NodeShape(6.0, 65536),))
+    for beside, starts in (((4.0, MIB), False), ((3.0, MIB), True), ((8.0, MIB), False)):
+        job = waiting("ads", beside=(beside,))
+        found = admit([job], WHOLE, free, [], order="first come", least_share=1.0)
+        assert ("ads" in found.admitted) is starts
+        if starts:
+            assert sum(cpu for cpu, _ in found.needs) == 6.0
+        else:
+            assert f"needs at least {3 + beside[0]:g} cores" in found.places["ads"].why
+    both = [waiting("a", beside=((3.0, MIB),)), waiting("b", 1, since_s=95.0)]
+    found = admit(both, WHOLE, Capacity((NodeShape(6.5, 65536),)), [], order="first come", least_share=0.5)
+    assert [*found.admitted] == ["a"]
+
+
 def test_a_start_behind_a_job_without_an_end_is_not_guessed():
     running = [Holder("old", "ada", 16.0, MIB, None)]
     found = admit([waiting("ads")], WHOLE, Capacity(()), running, order="first come", least_share=1.0)

@@ -8,13 +8,11 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
-from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.history.stores.brain_rounds import RoundStore
 from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.planner.availability.waiting import end_of, waits_of
 from dlrover_nb.core.structs.cluster.waits import WaitKind
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
-from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -143,10 +141,3 @@ def test_where_its_brain_falls_silent_a_job_says_so_and_waits_on(cluster, url):
     round_of(brain(cluster, url))
     until(lambda: "one does not answer" in job.snapshot().message, what=lambda: job.snapshot().message)
     assert job.snapshot().phase is JobPhase.STARTING
-
-
-def test_external_jobs_are_started_by_their_own_programs():
-    program = ExternalRole(("run",))
-    foreign = ExternalSpec(program, 80_000, program)
-    with pytest.raises(InvalidValueError, match="admission must be 'at once' for an external job"):
-        JobSpec("ads", foreign=foreign, admission=Admission.QUEUE)

@@ -8,6 +8,7 @@ from support.plans.restarted_controller import difference, restarted
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.errors import StaleDecisionError
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, FixedRole
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Admission
 from dlrover_nb.core.structs.plan.bounds import Quota
@@ -48,6 +49,18 @@ def test_it_says_what_it_asks_for(controller):
     assert (asked.job, asked.plan, asked.since_s, asked.n_sample) == ("ads", ASKED, 0.0, 9000)
     assert (asked.deadline_left_s, asked.priority, asked.lasts_s) == (60.0, 2.0, None)
     assert controller.view().queue == NO_BRAIN
+
+
+def test_an_external_job_says_its_fixed_nodes_and_how_long_its_last_run_took():
+    program = ExternalRole(("run",))
+    foreign = ExternalSpec(program, 6000, ps=program, roles=(FixedRole("evaluator", ("run",), 1, 0.5, 256),))
+    spec = JobSpec("ads", plan=ASKED, foreign=foreign, admission=Admission.QUEUE)
+    room = Capacity((NodeShape(2.0, 8000),))
+    made = Controller(JobSubmitted(0.0, spec, room, 6000, 1, 1, usual_samples_per_s=20.0))
+    made.handle(PhaseChanged(0.0, JobPhase.STARTING))
+    asked = made.queries().offer()
+    assert (asked.beside, asked.lasts_s) == (((0.5, 256),), 300.0)
+    assert asked.needs(PART) == [(0.5, 1024), (0.25, 512), (0.5, 256)]
 
 
 def test_its_place_is_told_once_and_lapses_with_its_brain(controller):

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from dlrover_nb.core.driver.history_writer import HistoryWriter, examples
+from dlrover_nb.core.driver.history_writer import HistoryWriter, examples, speed_of_last_run
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, KillRestart
 from dlrover_nb.core.structs.decisions.decisions import Mitigation
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.events import PhaseChanged, Remember
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow
 
@@ -117,3 +117,18 @@ def test_history_that_cannot_be_opened_is_logged_once(bad, caplog):
 def test_without_a_history_there_are_no_examples_and_the_log_says_why(caplog):
     assert examples("sqlite:////proc/nowhere/history.db") == ()
     assert "past jobs cannot be used" in caplog.text
+
+
+def test_the_speed_of_the_last_run_that_succeeded_follows_the_workers(url):
+    twice = JobSpec("clicks", owner="ada", plan=ResourcePlan(RolePlan(2, 0.5, 512), RolePlan(1, 0.5, 512)))
+    assert speed_of_last_run(url, twice) is None
+    for at_s, speed, phase in ((0.0, 40.0, JobPhase.SUCCEEDED), (DAY_S, 90.0, JobPhase.FAILED)):
+        memory = HistoryWriter("clicks", url)
+        memory.remember(Remember(at_s, SPEC))
+        for n, each in enumerate((0.0, speed, 2 * speed)):  # a minute without training at first
+            memory.remember(_row(at_s + 60.0 * (n + 1), each))
+        memory.remember(Remember(at_s + 200.0, PhaseChanged(at_s + 200.0, phase)))
+        memory.close()
+    assert speed_of_last_run(url, twice) == pytest.approx(2 * 60.0)
+    assert speed_of_last_run(url, JobSpec("clicks", owner="bob")) is None
+    assert speed_of_last_run("sqlite:////proc/nowhere/history.db", twice) is None

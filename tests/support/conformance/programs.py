@@ -11,19 +11,23 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dlrover_nb.core.brain.cluster_plan import BrainSettings
+from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.history.stores.brain_rounds import RoundStore
+from dlrover_nb.core.history.stores.leases import LeaseStore
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.job.spec_choices import Admission, Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 from support.jobs.orders import ordered
-from support.waiting import until
+from support.waiting import LIMIT_S, until
 
 # Meets the others of torch.distributed, and reduces until it is told to end.
 TORCH = """
@@ -212,6 +216,28 @@ class ProgramsConformance:
         (tmp_path / "end").touch()
         assert ended(handle).phase is JobPhase.SUCCEEDED
         until(lambda: not any(each.is_running() for each in supervisors.values()), what="their end")
+
+    def test_a_job_in_the_queue_starts_its_programs_when_a_brain_admits_it(
+        self, cluster, submitted, tmp_path, monkeypatch
+    ):
+        monkeypatch.setenv("USERS", "own")
+        handle = submitted("queued", torch_job(tmp_path), admission=Admission.QUEUE)
+        before = handle.snapshot()
+        assert (before.phase, before.nodes) == (JobPhase.STARTING, ())
+        assert "no brain of this cluster has answered yet" in before.queue.words
+        self.kill_master(handle)
+        until(lambda: (now := snapshot(handle)) and now.queue is not None, what="another master")
+        assert handle.snapshot().nodes == ()
+        url = f"sqlite:///{tmp_path / 'history.db'}"
+        rhythm, stores = Rhythm(0.2, LIMIT_S), {"leases": LeaseStore(url), "rounds": RoundStore(url)}
+        brain = Brain(cluster, "here", settings=BrainSettings(), rhythm=rhythm, by="one", **stores)
+        assert brain.renew()
+        (queued,) = until(lambda: brain.planned().queue, what="a round with the job")
+        assert queued.admitted == plan_of(2), queued
+        trains(handle, 2)
+        assert any("admitted with" in line for line in handle.snapshot().story)
+        (tmp_path / "end").touch()
+        assert ended(handle).phase is JobPhase.SUCCEEDED
 
     @pytest.mark.release
     def test_lines_and_an_end_that_no_master_saw_are_read_by_the_next(self, submitted, tmp_path):

@@ -265,5 +265,15 @@ def series(
             for t, name in rows
         ],
         **{part: [getattr(_split(t, name), part) for t, name in rows] for part in SPLIT_COLUMNS},
+        "n_sample": [0.0 if name.startswith("ps") else 256.0 * (3 + t % 2) for t, name in rows],
+        "batch_size": [0.0 if name.startswith("ps") else 256.0 for _, name in rows],
     }
-    return SeriesChunk(cursor if cursor is not None else n_s, job, node_columns)
+    workers = [name for name in nodes if name.startswith("worker")]
+    aged = [(t, name, age) for t in at if not t % 5 for name in workers for age in (0, 1, 4)]
+    ages: dict[str, list[float | str]] = {
+        "at_s": [START_S + t for t, _, _ in aged],
+        "node": [name for _, name, _ in aged],
+        "age": [float(age) for _, _, age in aged],
+        "n_update": [float(20 - 4 * age) for _, _, age in aged],
+    }
+    return SeriesChunk(cursor if cursor is not None else n_s, job, node_columns, ages=ages)

@@ -21,11 +21,11 @@ def plan(n_worker=2, n_ps=1, memory_mib=512):
 class World:
     """A cluster whose pods come up when they are asked to, and do as they are told."""
 
-    def __init__(self, foreign=TF, first=None, *, resizes=False):
+    def __init__(self, foreign=TF, first=None, *, resizes=False, **fields):
         self.asked, self.n_asked = {}, 0  # sizes that nodes should get in place
         self.at_s, self.events, self.pods, self.told = 100.0, [], {}, {}
         self.n_step, self.n_address = {}, 0
-        spec = JobSpec("a", plan=first or plan(), foreign=foreign)
+        spec = JobSpec("a", plan=first or plan(), foreign=foreign, **fields)
         self.spec, self.master = spec, ExternalMaster(spec, ROOM)
         self.master.resizes_in_place = resizes
         self.do(self.master.start(self.at_s))

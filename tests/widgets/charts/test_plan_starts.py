@@ -13,7 +13,9 @@ from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.svg import extent
 from dlrover_nb.widgets.svg.marks import Line, Orientation, Plot, Rule
 
-OVER_TIME = ("throughput", "memory", "workers", "shards", "breakdown", "stragglers")
+OVER_TIME = (
+    "throughput", "memory", "workers", "batches", "shards", "breakdown", "stragglers", "staleness", "distance",
+)  # fmt: skip
 NODES = ("worker-0", "worker-1", "ps-0")
 
 

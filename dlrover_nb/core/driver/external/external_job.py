@@ -20,6 +20,7 @@ from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.driver.external.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs, StepReports
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
+from dlrover_nb.core.driver.history_writer import speed_of_last_run
 from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController, unheard
@@ -33,6 +34,7 @@ from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.job.fixed_roles import capacity_left, check_job_fits, limits_left
+from dlrover_nb.core.structs.job.spec_choices import Admission
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:
@@ -166,7 +168,10 @@ def begin_composed(
         master, logs, inputs = compose(spec, capacity, recorded, around)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         backend.follow_logs(logs.read_ns)
-        return opened(parts, _submitted(parts), master.start, resources)
+        is_queued = spec.admission is Admission.QUEUE
+        usual = speed_of_last_run(around.history_url, spec) if is_queued else None
+        submitted = replace(_submitted(parts), usual_samples_per_s=usual)
+        return opened(parts, submitted, master.start, resources)
 
 
 def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Compose) -> ExternalJob:

@@ -33,6 +33,8 @@ from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.master.shared.takeover import takeover_words
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.plan.queued_jobs import HELD
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import in_quarantine
 from dlrover_nb.core.structs.views.events import (
@@ -81,9 +83,11 @@ class ExternalMaster(LossState):
     # facts
 
     def start(self, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Begin: order the nodes of the first plan."""
+        """Begin: order the nodes of the first plan, unless the job waits to be admitted."""
         self._aim(self._spec.plan, at_s)
-        self.emit(PhaseChanged(at_s, JobPhase.STARTING))
+        self.is_queued = self._spec.admission is Admission.QUEUE
+        self.message = HELD if self.is_queued else ""
+        self.emit(PhaseChanged(at_s, JobPhase.STARTING, self.message))
         return self._settle(at_s)
 
     def resume(self, record: ExternalRecord, at_s: float) -> tuple[ExternalOrder, ...]:
@@ -95,14 +99,18 @@ class ExternalMaster(LossState):
             n_running = sum(bool(node.address) for node in record.nodes)
             has_begun = record.applied is not None or any(n for _, n in record.n_named)
             n_waiting = len(record.nodes) - n_running
-            self._note(takeover_words(n_running, n_waiting, has_begun=has_begun), at_s)
+            words = takeover_words(n_running, n_waiting, has_begun=has_begun)
+            self._note(f"the master restarted; the job {HELD}" if self.is_queued else words, at_s)
         return self._settle(at_s)
 
     def set_target(self, plan: ResourcePlan, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Work towards `plan` from now on; a pending plan is given up for it."""
+        """Work towards `plan` from now on; a pending plan is given up for it. A job in the queue starts."""
         if self.should_stop:
             self.emit(PlanFailed(at_s, plan, "the job is about to end"))
-        elif self._change_since_s is None or self.target != plan or self._is_fallback:
+        elif self.is_queued or self._change_since_s is None or self.target != plan or self._is_fallback:
+            if self.is_queued:
+                self.is_queued = False  # who orders a plan admits the job
+                self._note(f"admitted with {plan.short}", at_s)
             self._give_up("a newer decision replaced it", at_s)
             self._aim(plan, at_s)
         return self._settle(at_s)
@@ -306,7 +314,7 @@ class ExternalMaster(LossState):
         )
 
     def _start_missing(self, at_s: float) -> None:
-        if self._external.framework is Framework.DDP and self.is_over:
+        if self.is_queued or (self._external.framework is Framework.DDP and self.is_over):
             return
         for role in self._external.every:
             plan = self._plan_of(role)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import select
 import time
-from ctypes import Structure, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p, sizeof
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p, sizeof
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from dlrover_nb.core.structs.training.gradient_ages import N_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +55,22 @@ class Answer(Structure):
     )
 
 
+class Reader(Structure):
+    """What a connection has read and pushed, for the ages of its gradients: see `ps.update_ages`.
+
+    `n_update` points to the updates of all connections; `n_read` are those of others when it read rows last,
+    and the time before, of which a gradient was computed from the one at `lag`.
+    """
+
+    _fields_ = (
+        ("n_update", c_void_p),
+        ("lag", c_int64),
+        ("n_own", c_int64),
+        ("n_read", c_int64 * 2),
+        ("counts", c_int64 * N_CLASS),
+    )
+
+
 class Bell(Structure):
     """A worker's slab and bell, on a PS: `step` is the last one answered, `pending` the `Outcome` so far."""
 
@@ -67,6 +85,7 @@ class Bell(Structure):
         ("is_held", c_int64),
         ("request", Request),
         ("answer", Answer),
+        ("reader", POINTER(Reader)),
     )
 
 

@@ -66,6 +66,7 @@ _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
     "Request": bell_requests.Request,
     "Answer": bell_requests.Answer,
     "Bell": bell_requests.Bell,
+    "Reader": bell_requests.Reader,
     "Arrays": plain_server.Arrays,
     "Saving": bell_requests.Saving,
     "Store": bell_requests.Parameters,

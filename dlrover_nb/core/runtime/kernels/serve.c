@@ -194,6 +194,34 @@ static void ring(const Bell *bell)
         return;
 }
 
+/* gradient_ages.py's class_of */
+static int64_t class_of_age(int64_t age)
+{
+    if (age < 2)
+        return age > 0 ? age : 0;
+    const int power = 63 - __builtin_clzll((uint64_t)age);
+    const int64_t found = 2 * power + ((age >> (power - 1)) & 1);
+    return found < AGE_CLASSES ? found : AGE_CLASSES - 1;
+}
+
+/* update_ages.py's UpdateAges.count: the age of what a request brought, in updates of others. */
+static void count_age(Store *store, const Bell *bell)
+{
+    Reader *reader = bell->reader;
+    if (!reader)
+        return;
+    lock_counts(store);
+    const int64_t n_other = *reader->n_update - reader->n_own;
+    if (bell->request.n_push || bell->request.n_dense) {
+        reader->counts[class_of_age(n_other - reader->n_read[reader->lag])]++;
+        reader->n_own++;
+        ++*reader->n_update;
+    }
+    reader->n_read[1] = reader->n_read[0];
+    reader->n_read[0] = n_other;
+    unlock_counts(store);
+}
+
 /* Serve the request of a bell; what is left to Python is `pending`. */
 void serve_one(Store *store, Bell *bell)
 {
@@ -209,6 +237,7 @@ void serve_one(Store *store, Bell *bell)
     bell->pending = serve_slab(store, bell);
     if (bell->pending == ANSWERED) {
         bell->step = r->step;
+        count_age(store, bell);
         ring(bell);
     }
 }

@@ -13,6 +13,15 @@ typedef struct {
     double update_s, lookup_s;
 } Answer;
 
+enum { AGE_CLASSES = 24 };
+
+/* What a connection has read and pushed: its updates, those of others when it read last and the time before, and how
+ * many of its gradients were of each class of age. The reading that a gradient is of is the one at `lag`. */
+typedef struct {
+    int64_t *n_update; /* of all connections */
+    int64_t lag, n_own, n_read[2], counts[AGE_CLASSES];
+} Reader;
+
 /* A worker's slab and bell. */
 typedef struct {
     uint8_t *slab;
@@ -24,6 +33,7 @@ typedef struct {
     int64_t is_held;      /* whether a thread is at it */
     Request request;
     Answer answer;
+    Reader *reader; /* NULL: ages are not counted */
 } Bell;
 
 /* Where the arrays of a request are, and room for those of its answer. */

@@ -32,6 +32,11 @@ class Rounds:
         self._kept: dict[tuple[int, str], Gradients | None] = {}
         self._n_applied = 0
 
+    @property
+    def n_applied(self) -> int:
+        """Number of the round after the last one that was applied."""
+        return self._n_applied
+
     def keep(self, number: int, worker: str, gradients: Gradients | None) -> None:
         """Keep the gradients of a worker in a round, None of a skipped batch; a repetition replaces them."""
         if number >= self._n_applied:

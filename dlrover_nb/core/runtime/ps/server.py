@@ -32,6 +32,7 @@ from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.chunk_sender import ChunkSender
 from dlrover_nb.core.runtime.ps.migration import PsMigration
 from dlrover_nb.core.runtime.ps.serving import Serving
+from dlrover_nb.core.runtime.ps.update_ages import EVERY_S as AGES_EVERY_S
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.cut import NOT_FINITE
 from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.process.agent import Agent
     from dlrover_nb.core.runtime.store.cut import Cut as StoreCut
     from dlrover_nb.core.structs.training.checkpoints import CopySource, MemoryPart
+    from dlrover_nb.core.structs.training.gradient_ages import GradientAges
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
@@ -79,6 +81,7 @@ _COPY_AT_ONCE_BYTES = 4 << 20  # less is copied in a millisecond or two: a threa
 
 
 EVERY_S = 10.0  # about 1 KiB each
+NO_PART = -1
 
 
 class LoadWindow:
@@ -198,7 +201,8 @@ class ParameterServer:
         self._serving.take_chunk = self._migration.receive
         self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
-        self._load_window = LoadWindow()
+        self._load_window, self._ages_window_s = LoadWindow(), 0.0
+        self._index = NO_PART
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
         self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
         self._changed = ChangedRows()
@@ -297,6 +301,7 @@ class ParameterServer:
         self._slabs.release()
         n_other = self._flash.n_byte + self._slabs.n_byte
         sample = replace(sample, memory_mib=max(0.0, sample.memory_mib - n_other / _MIB))
+        sample = replace(sample, ages=self._due_ages(sample.window_s))
         load = self._load_window.extend(sample, self._serving.store, self._serving.epoch)
         store, n_dropped = self._migration.store, self._serving.n_dropped
         if store is None:
@@ -306,6 +311,15 @@ class ParameterServer:
         sample = replace(sample, parameter_mib=store.n_byte / _MIB, n_row=store.n_row)
         members = self._serving.members
         return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving, load=load)
+
+    def _due_ages(self, window_s: float) -> tuple[GradientAges, ...]:
+        """Return the ages of gradients when due; of the first PS alone, as others apply the same ones."""
+        self._ages_window_s += window_s
+        if self._ages_window_s < AGES_EVERY_S:
+            return ()
+        self._ages_window_s = 0.0
+        ages = self._serving.ages.take()
+        return ages if self._index == 0 else ()
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
@@ -322,7 +336,7 @@ class ParameterServer:
             self._agent.send(report)
         if (end := self._migration.arrived()) is not None:
             self._chunk_sender.close()
-            self._open(end.move)
+            self._open(end.move, end.index)
 
     def _end_move(self, end: MoveEnd) -> None:
         if self._migration.has_ended(end.move):  # a restarted master repeats the order
@@ -331,8 +345,9 @@ class ParameterServer:
         self._serving.close()  # no request may change rows that are being sent
         self._migration.end(end, time.monotonic())
 
-    def _open(self, epoch: int, filled: ps_checkpoint.Filled | None = None) -> None:
+    def _open(self, epoch: int, index: int, filled: ps_checkpoint.Filled | None = None) -> None:
         assert self._migration.store is not None
+        self._index = index
         self._serving.open(self._migration.store, epoch)
         _log.info("%s serves %d rows, epoch %d", self._name, self._migration.store.n_row, epoch)
         n_from = (filled.n_from_memory, filled.n_from_peers) if filled else (0, 0)
@@ -371,7 +386,7 @@ class ParameterServer:
             self._agent.send(Loaded(self._name, load.ps_epoch, str(error)))
             return
         self._migration.hold(filled.store, owned, load.ps_epoch)
-        self._open(load.ps_epoch, filled)
+        self._open(load.ps_epoch, load.index, filled)
 
     def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
         model, n_row = self._config.spec.model, self._config.features.n_table_row

@@ -64,6 +64,7 @@ from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
+from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
 from dlrover_nb.core.runtime.store import StorePart
 
 if TYPE_CHECKING:
@@ -164,6 +165,11 @@ class Serving:
         Memory shared with workers.
     sealed
         Carries sealed sessions; it belongs to the caller. None: on one host nothing is encrypted.
+
+    Attributes
+    ----------
+    ages
+        How old the gradients were that it applied.
     """
 
     def __init__(
@@ -185,6 +191,7 @@ class Serving:
         self._applied: dict[bytes, int] = {}  # last step of each connection
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
+        self.ages = UpdateAges(spec)
         self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
         self._forgotten: set[str] = set()  # workers that were given up; their names are not used again
 
@@ -198,6 +205,7 @@ class Serving:
         self.store, self.epoch, self._applied = store, epoch, {}
         self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
+        self.ages.begin(self._slabs.bells.values())
 
     def close(self) -> None:
         """Stop serving and release the store."""
@@ -308,9 +316,7 @@ class Serving:
             self._open_session(identity)
             return
         if isinstance(message, OfferSlab):
-            is_served = worker_of(identity) not in self._forgotten
-            is_taken = self._slabs.attach(identity, message, is_served=is_served)
-            self._send(identity, SlabTaken(message.number, is_taken, identity in self._slabs.bells))
+            self._take_slab(identity, message)
             return
         if (refusal := self._refusal(identity, message)) is not None:
             self._send(identity, refusal)
@@ -330,6 +336,13 @@ class Serving:
                 self._handle_barrier(identity, message)
             case _:
                 assert_never(message)
+
+    def _take_slab(self, identity: bytes, offer: OfferSlab) -> None:
+        worker = worker_of(identity)
+        is_taken = self._slabs.attach(identity, offer, is_served=worker not in self._forgotten)
+        if (bell := self._slabs.bells.get(identity)) is not None:
+            self.ages.follow(identity, worker, bell)
+        self._send(identity, SlabTaken(offer.number, is_taken, bell is not None))
 
     def _refusal(self, identity: bytes, message: OfEpoch) -> Fenced | StaleEpoch | None:
         if (worker := worker_of(identity)) in self._forgotten:
@@ -399,8 +412,10 @@ class Serving:
             out = store.new_answer(len(pull_rows), is_copied=is_copied)
         update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
+            n_round = self._rounds.n_applied
             update_s, lookup_s = apply(request, arrays, out, store, self._rounds, self._accounting)
             self._applied[identity] = request.step
+            self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
         if lookup_s is None:
             lookup_s = read(pull_rows, out, store, self._accounting)
         scales: Sequence[float]
@@ -417,6 +432,14 @@ class Serving:
         frames = self._send(identity, answer, beside)
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
+
+    def _count_age(self, identity: bytes, request: Exchange, arrays: Arrays, *, is_new_round: bool) -> None:
+        """Count how old the gradients of a request were, or those of the round that it names."""
+        if request.done is None:
+            has_pushed = bool(len(arrays[0]) or len(arrays[2]))
+            self.ages.count(identity, worker_of(identity), has_pushed=has_pushed)
+        elif is_new_round:
+            self.ages.count_round(worker for worker, _ in request.done.contributors)
 
     def _answers_again(self, identity: bytes, step: int, *, in_slab: bool) -> bool:
         """Repeat the answer to a request in a slab, if there is one: the slab may hold a later request."""

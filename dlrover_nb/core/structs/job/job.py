@@ -455,11 +455,6 @@ class JobSpec(BareRepr):
             raise InvalidValueError(
                 "a job has one deadline, got both deadline (a moment) and deadline_s (after start); keep one"
             )
-        if self.foreign is not None and self.admission is Admission.QUEUE:
-            raise InvalidValueError(
-                "admission must be 'at once' for an external job, whose own programs start it, got 'queue'; "
-                "give it a queue of the cluster instead (kubernetes.labels, kueue.x-k8s.io/queue-name)"
-            )
         if self.start_from is not None and not self.start_from.source.strip():
             raise InvalidValueError(
                 "start_from.source must name a run or the URL of a checkpoint, got none; set it (--from RUN)"

@@ -12,6 +12,7 @@ from math import isfinite
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.capacity import Need
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
 from dlrover_nb.core.structs.plan.resources import PsShare, ResourcePlan
 
@@ -51,6 +52,8 @@ class JobOffer:
         Of these speeds what is reached with the probability that the deadline is to be met with.
     ps_share
         What each PS needs by the number of them, where that is known.
+    beside
+        Nodes that it has whatever its plan is: those of an external job's fixed roles.
     """
 
     job: str
@@ -68,6 +71,7 @@ class JobOffer:
     asks: bool = False
     sure_share: float = 1.0
     ps_share: PsShare = field(default_factory=PsShare)
+    beside: tuple[Need, ...] = ()
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)

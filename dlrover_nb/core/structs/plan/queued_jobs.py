@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
+from dlrover_nb.core.structs.plan.capacity import Need, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 
@@ -29,6 +30,8 @@ class WaitingOffer:
         Seconds until it should end; None: it has no deadline.
     priority
         Its weight, where jobs are ordered by it.
+    beside
+        Nodes that it has whatever its plan is: those of an external job's fixed roles.
     """
 
     job: str
@@ -41,6 +44,7 @@ class WaitingOffer:
     samples_per_s: float | None = None
     deadline_left_s: float | None = None
     priority: float = 1.0
+    beside: tuple[Need, ...] = ()
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 0)
@@ -52,6 +56,10 @@ class WaitingOffer:
     def lasts_s(self) -> float | None:
         """Seconds that it would train on its plan; None: not known."""
         return None if self.samples_per_s is None else self.n_sample / self.samples_per_s
+
+    def needs(self, plan: ResourcePlan) -> list[Need]:
+        """Return what each of its nodes needs on a plan."""
+        return [*plan_needs(plan), *self.beside]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class JobSubmitted:
     defers: bool = False  # fits and advice are computed beside the job's loop, and end with `Computed`
     spent: float = 0.0  # money of earlier runs whose rows it goes on with
     is_endless: bool = False  # of a stream: `n_sample_total` is an estimate for planning
+    usual_samples_per_s: float | None = None  # of an external job, as earlier runs of its name were
 
 
 @dataclass(frozen=True, slots=True)

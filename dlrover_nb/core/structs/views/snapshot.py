@@ -158,14 +158,19 @@ class SeriesChunk:
 
     Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
     they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
-    for a PS), and the parts of iter_s by the names of `TimeSplit`. Pass `cursor` to the next call; `lost`
-    counts rows that had left the ring.
+    for a PS), the parts of iter_s by the names of `TimeSplit`, and of a worker's report n_sample and
+    batch_size (samples in all, and of its mean mini-batch). Columns of `ages`: at_s, node (a worker), age and
+    n_update: so many of its gradients had missed `age` updates of other workers, or up to the next class
+    (`gradient_ages`), when the first PS applied them in the seconds before at_s.
+
+    Pass `cursor` to the next call; `lost` counts rows that had left the ring.
     """
 
     cursor: int
     job: dict[str, list[float]]
     node: dict[str, list[float | str]]
     lost: int = 0
+    ages: dict[str, list[float | str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

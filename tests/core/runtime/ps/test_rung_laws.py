@@ -107,6 +107,9 @@ def assert_same_stores(compiled, python, *others):
                 assert mine._rates._most_steps == theirs._rates._most_steps
     for mine, theirs in zip(compiled.stores, python.stores, strict=True):
         np.testing.assert_array_equal(mine.served.take(), theirs.served.take())
+    ages = [serving.ages.take() for serving in compiled.servings]
+    for other in (python, *others):
+        assert [serving.ages.take() for serving in other.servings] == ages
 
 
 @pytest.mark.more

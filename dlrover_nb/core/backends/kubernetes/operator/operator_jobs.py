@@ -22,6 +22,7 @@ from dlrover_nb.core.manifests.kinds import CRD, DEPLOYMENT, ELASTIC_JOB, SCALE_
 from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.kubernetes import AUTO, DLROVER, NONE
+from dlrover_nb.core.structs.job.spec_choices import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,16 +147,22 @@ def settled(spec: JobSpec, api: Api) -> JobSpec:
     NotFoundError
         When the job requests the operator, and the cluster has none.
     InvalidValueError
-        When the job requests the operator for torch programs, or for roles that it does not start.
+        When the job requests the operator for torch programs, for roles that it does not start, or in the
+        queue, as its pods start at once.
     """
     wanted, external = spec.kubernetes.operator, spec.foreign
     if external is None or wanted in {"", NONE}:
         return _with(spec, NONE)
     is_there = operator_of(api) is not Operator.NONE
     if wanted == AUTO:
-        is_plain = not (external.roles or external.placed)
+        is_plain = not (external.roles or external.placed) and spec.admission is Admission.AT_ONCE
         fits = is_there and external.framework is Framework.TENSORFLOW and is_plain
         return _with(spec, DLROVER if fits else NONE)
+    if spec.admission is Admission.QUEUE:
+        raise InvalidValueError(
+            "operator: dlrover starts pods at once, got admission: queue; leave operator out, and the job's "
+            "own master starts them when the brain admits it"
+        )
     if external.framework is Framework.TORCH:
         raise InvalidValueError(
             "operator: dlrover runs only tensorflow programs, got torch, which DLRover starts with its "

@@ -100,6 +100,7 @@ class ExternalRecord:
     told: tuple[StepsDone, ...]
     errors: tuple[CountedError, ...] = ()
     services: ServicesRecord = field(default_factory=ServicesRecord)
+    is_queued: bool = False
 
     @property
     def latest_s(self) -> float:

@@ -71,6 +71,7 @@ class ExternalState:
         self._errors: tuple[CountedError, ...] = ()
         self._orders: list[ExternalOrder] = []
         self.phase, self.message = JobPhase.STARTING, ""
+        self.is_queued = False  # whether it waits to be admitted: no node starts
         self.target: ResourcePlan = spec.plan
         self._applied: ResourcePlan | None = None
         self._change_since_s: float | None = None
@@ -165,6 +166,7 @@ class ExternalState:
             told=self._meter.told,
             errors=self._errors,
             services=self.services,
+            is_queued=self.is_queued,
         )
 
     @property
@@ -299,7 +301,7 @@ class ExternalState:
         self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
         self._n_rendezvous, self._members = record.meeting, record.members
         self._heard = set(record.heard)
-        self.phase, self.message = record.phase, record.message
+        self.phase, self.message, self.is_queued = record.phase, record.message, record.is_queued
         self._node_set.adopt(record.nodes, record.n_named, at_s)
         self._meter = StepRates(self._external, record.n_done, record.told)
         services = record.services

@@ -27,6 +27,7 @@ from dlrover_nb.core.manifests.pod_parts import JOB_LABEL
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.spec_choices import Admission
 from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
@@ -101,6 +102,14 @@ def test_a_job_runs_under_the_operator_where_its_user_says_so_and_it_is_there() 
         settled(wanted("dlrover"), absent)
     with pytest.raises(InvalidValueError, match="only tensorflow programs, got torch"):
         settled(wanted("dlrover", TORCH), there)
+
+
+def test_a_job_of_the_queue_has_its_own_master_as_the_operator_starts_pods_at_once() -> None:
+    there: Any = Server(ELASTIC_JOB, answer=definition())
+    queued = replace(wanted("auto"), admission=Admission.QUEUE)
+    assert settled(queued, there).kubernetes.operator == "none"
+    with pytest.raises(InvalidValueError, match="starts pods at once, got admission: queue"):
+        settled(replace(wanted("dlrover"), admission=Admission.QUEUE), there)
 
 
 def test_a_job_of_our_own_runtime_runs_its_own_pods() -> None:

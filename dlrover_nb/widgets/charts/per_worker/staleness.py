@@ -1,0 +1,147 @@
+"""How old gradients are when they are applied: their distribution by worker, and over time.
+
+An age is the number of updates by other workers between the rows that a gradient was computed from and the
+gradient itself. The curve of a slow worker lies to the right of the others: its gradients miss more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.widgets import units
+from dlrover_nb.widgets.blocks import Table
+from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.per_worker.age_rows import NO_AGES, AgeRows, Ages, age_rows
+from dlrover_nb.widgets.charts.plan_starts import plan_starts
+from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC, bucket_s
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Layer, Line, Plot, Rule, node_line
+from dlrover_nb.widgets.svg.palette import BLUE, INK
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+
+    Times = tuple[float, ...]
+
+TITLE = "Age of gradients"
+_LOW, _HALF, _HIGH = 0.05, 0.5, 0.95
+_WINDOW_S = 5.0  # of the reports
+_X_LABEL = "updates by other workers that it missed"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Data of the chart: ages of all and by worker, and over time their 5 %, 50 % and 95 % quantiles."""
+
+    whole: Ages
+    workers: tuple[tuple[str, Ages], ...]
+    t_s: tuple[float, ...]
+    low: tuple[float, ...]
+    mid: tuple[float, ...]
+    high: tuple[float, ...]
+    is_bsp: bool = False
+    plans: tuple[Rule, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Say what the chart shows."""
+        if not self.whole.n:
+            return NO_AGES
+        if self.is_bsp:
+            return (
+                f"Workers train in rounds, so none of {self.whole.n:,} gradients missed an update of others."
+            )
+        half, most = self.whole.quantile(_HALF), self.whole.quantile(_HIGH)
+        return (
+            f"Of {self.whole.n:,} gradients, half missed at most {half:,} updates of other workers, and "
+            f"95 % at most {most:,}."
+        )
+
+
+def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
+    """Return the chart's data."""
+    rows = age_rows(series, snapshot.spec.name, snapshot.started_at_s)
+    workers = tuple((name, rows.of(rows.node == name)) for name in rows.workers)
+    is_bsp = snapshot.spec.sync is Sync.BSP
+    t_s, low, mid, high = _over_time(rows)
+    plans = plan_starts(snapshot) if workers else ()
+    return Columns(rows.of(), workers, t_s, low, mid, high, is_bsp, plans)
+
+
+def _over_time(rows: AgeRows) -> tuple[Times, Times, Times, Times]:
+    """Return times and the low, middle and high ages of the gradients until then."""
+    if not len(rows.t_s):
+        return (), (), (), ()
+    span_s = float(np.ptp(rows.t_s))
+    bucket = np.floor(rows.t_s / bucket_s(span_s, N_STATIC, _WINDOW_S)).astype(int)
+    out: list[tuple[float, float, float, float]] = []
+    for each in np.unique(bucket):
+        keep = bucket == each
+        ages = rows.of(keep)
+        low, mid, high = (float(ages.quantile(share) or 0) for share in (_LOW, _HALF, _HIGH))
+        out.append((float(rows.t_s[keep].max()), low, mid, high))
+    t_s, *edges = (tuple(column) for column in zip(*out, strict=True))
+    return (t_s, edges[0], edges[1], edges[2])
+
+
+def marks(data: Columns) -> Drawing:
+    """Describe the chart: the distribution, and the ages over time."""
+    layers: tuple[Layer, ...] = (
+        Band(data.t_s, data.low, data.high, BLUE, "5 % to 95 %"),
+        Line(data.t_s, data.mid, BLUE, "half are at most so old"),
+        *data.plans,
+    )
+    over_time = Plot(
+        f"{TITLE} over time", data.words, "time since start", "updates missed", layers,
+        x_is_time=True, height=220,
+    )  # fmt: skip
+    spread = Plot(_title(data), data.words, _X_LABEL, "% of gradients", _curves(data), y_to=100.0, height=250)
+    return Drawing(TITLE, data.words, (spread, over_time), "" if data.whole.n else data.words)
+
+
+def _title(data: Columns) -> str:
+    n = len(data.workers)
+    return f"{TITLE}: all of {n} workers" if n > MOST_LINES else TITLE
+
+
+def _curves(data: Columns) -> tuple[Line, ...]:
+    """Return a curve for each worker, or of many workers the one of all gradients."""
+    end = max(data.whole.at_most, default=0) + 1.0
+    if len(data.workers) > MOST_LINES:
+        return (Line(*_curve(data.whole, end), INK, "all gradients", step=True),)
+    return tuple(
+        Line(*_curve(ages, end), look.color, name, look.dash, step=True, is_node=True)
+        for name, ages in data.workers
+        for look in (node_line((), (), name),)
+    )
+
+
+def _curve(ages: Ages, end: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the share in percent of gradients that are at most so old, from age 0 to `end`."""
+    x, y = [*map(float, ages.at_most)], [100 * share for share in ages.shares]
+    if not x or x[0] > 0:
+        x, y = [0.0, *x], [0.0, *y]
+    return (*x, end), (*y, y[-1])
+
+
+def data_table(data: Columns) -> Table:
+    """Return the ages by worker as a table; of many workers, those with the oldest gradients."""
+    workers = data.workers
+    if len(workers) > MOST_ROWS:
+        workers = tuple(sorted(workers, key=lambda each: each[1].quantile(_HALF) or 0))[-MOST_ROWS:]
+    whole = (("all", data.whole),) if len(data.workers) > 1 else ()
+    rows = tuple(_row(name, ages) for name, ages in (*workers, *whole))
+    head = ("worker", "gradients", "half at most", "95 % at most", "oldest")
+    return Table(f"{TITLE} (updates by other workers)", head, rows, data.words)
+
+
+def _row(name: str, ages: Ages) -> tuple[str, ...]:
+    quantiles = (ages.quantile(share) for share in (_HALF, _HIGH, 1.0))
+    return (name, f"{ages.n:,}", *(units.number(math.nan if age is None else age) for age in quantiles))
+
+
+CHART = chart("staleness", TITLE, columns=columns, marks=marks, data_table=data_table, is_heavy=True)

@@ -1,0 +1,37 @@
+"""How old the gradients of a job are, how far its workers are apart, and what each of them trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlrover_nb.widgets.blocks import Paragraph, View
+from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.charts.per_worker.age_rows import NO_AGES
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.widgets.blocks import Block
+
+_OF_AGES, _OF_WORKERS = ("staleness", "distance"), ("batches", "consumed")
+
+
+def staleness_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
+    """Return what is known: ages only where a parameter server has reported some."""
+    has_ages = series is not None and bool(series.ages.get("at_s"))
+    names = (*(_OF_AGES if has_ages else ()), *_OF_WORKERS)
+    return tuple(CHARTS[name].static(snapshot, series) for name in names)
+
+
+def staleness_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
+    """Return all of it, or why it is not known."""
+    has_ages = series is not None and bool(series.ages.get("at_s"))
+    why_not = () if has_ages else (Paragraph(_why_no_ages(snapshot)),)
+    return View(f"Staleness of {snapshot.title}", (*why_not, *staleness_blocks(snapshot, series)))
+
+
+def _why_no_ages(snapshot: JobSnapshot) -> str:
+    if snapshot.simulated:
+        return "Simulated nodes apply no gradients, so these have no age."
+    if snapshot.spec.foreign is not None or not snapshot.target.ps.count:
+        return "Only parameter servers of our own count how old gradients are; this job has none."
+    return NO_AGES
