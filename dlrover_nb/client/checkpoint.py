@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 FOLDER_VAR = "DLROVER_NB_CHECKPOINTS"
 N_KEPT = 2  # files in the folder: the one before the newest is there if that is damaged
-_FORMAT = "dlrover-nb-checkpoint-1"
+_FORMAT, _BEFORE = "dlrover-nb-checkpoint-2", "dlrover-nb-checkpoint-1"  # which had no checksum of the head
 _NAME = re.compile(r"checkpoint-(\d{8,})\.dlnb")
 _PIECE = 8 << 20
 
@@ -154,7 +154,7 @@ class _Saver:
 
 
 def _write(file: BinaryIO, head: _Head, data: memoryview | bytes) -> None:
-    file.write(json.dumps([_FORMAT, *head]).encode() + b"\n")
+    file.write(json.dumps([_FORMAT, *head, _checksum(head)]).encode() + b"\n")
     file.write(data)
 
 
@@ -164,13 +164,20 @@ def _copy(path: str, file: BinaryIO) -> None:
 
 
 def _head(path: str) -> _Head | None:
-    """Return the head of a copy; None where there is none."""
+    """Return the head of a copy; None where there is none, or it is damaged."""
     try:
         with open(path, "rb") as file:
             form, *fields = json.loads(file.readline())
-        return _Head(*fields) if form == _FORMAT else None
+        head = _Head(*fields[: len(_Head._fields)])
     except (OSError, ValueError, TypeError):
         return None
+    checksum = fields[len(head) :]
+    return head if form == _BEFORE or (form == _FORMAT and checksum == [_checksum(head)]) else None
+
+
+def _checksum(head: _Head) -> int:
+    """Return the checksum of a head: a bit of its account of rows is worth as much as one of the state."""
+    return zlib.crc32(json.dumps(head).encode())
 
 
 def _read(copy: _Copy) -> bytes | None:

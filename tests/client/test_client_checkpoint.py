@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 from support.waiting import until
 
 from dlrover_nb.client import checkpoint
-from dlrover_nb.client.checkpoint import _head, _Saver
+from dlrover_nb.client.checkpoint import _Head, _head, _Saver, _write
 from dlrover_nb.client.memory import Memory
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name, sweep_memory
 
@@ -169,5 +170,34 @@ def test_the_head_of_a_copy_is_a_line_of_json(tmp_path):
     checkpoint.wait(folder=str(tmp_path / "files"))
     (path,) = files(tmp_path)
     head, state = path.read_bytes().split(b"\n", 1)
-    assert json.loads(head)[:4] == ["dlrover-nb-checkpoint-1", 1, 7, 5]
+    assert json.loads(head)[:4] == ["dlrover-nb-checkpoint-2", 1, 7, 5]
     assert state == b"state"
+
+
+def test_no_bit_of_a_copy_changes_unnoticed_be_it_of_the_state_or_of_the_account_of_rows(tmp_path):
+    (tmp_path / "files").mkdir()
+    kept = {}
+    for number in (1, 2):
+        state, path = bytes([number]) * 20, tmp_path / "files" / f"checkpoint-{number:08d}.dlnb"
+        head = _Head(number, 10 * number, len(state), zlib.crc32(state), f'{{"done": "{number}f00"}}')
+        kept[number] = head, state
+        with path.open("wb") as file:
+            _write(file, head, state)
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        at = bit // 8
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit % 8]) + data[at + 1 :])
+        assert _Saver(str(tmp_path / "files"), None).load() == kept[1], f"bit {bit}"
+    path.write_bytes(data)
+    assert _Saver(str(tmp_path / "files"), None).load() == kept[2]
+
+
+def test_a_copy_of_an_earlier_release_is_loaded(tmp_path):
+    state, folder = b"state", tmp_path / "files"
+    folder.mkdir()
+    head = ["dlrover-nb-checkpoint-1", 3, 7, len(state), zlib.crc32(state), "rows"]
+    (folder / "checkpoint-00000003.dlnb").write_bytes(json.dumps(head).encode() + b"\n" + state)
+    assert checkpoint.load(folder=str(folder)) == (state, 7)
+    checkpoint.save(b"next", 8, folder=str(folder))
+    checkpoint.wait(folder=str(folder))
+    assert checkpoint.load(folder=str(folder)) == (b"next", 8)

@@ -265,7 +265,7 @@ class ExternalMaster(LossState):
         self._check_late_nodes(at_s)
         if self._waits_since_s is not None and at_s > self._waits_since_s + ROOM_LIMIT_S:
             self._give_up_waiting(at_s)
-        self.account.release_silent(at_s, protected=self.worlds.now.programs)
+        self.account.note_silent(at_s, protected=self.worlds.now.programs)
         told_at_s, n_told = self._progress_told
         n_done = self.train_counts.n_sample_done
         if n_done != n_told and at_s >= told_at_s + PROGRESS_EVERY_S:

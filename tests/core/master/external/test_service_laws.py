@@ -316,6 +316,22 @@ def test_passes_are_whole(tmp_path):
         Program(world, "worker-0").rows()
 
 
+def test_a_process_that_trains_alone_may_be_stopped_for_long_and_repeats_nothing(tmp_path):
+    world = world_of(tmp_path, n_worker=1)
+    (one,) = world.programs
+    _, _, held = one.ask()
+    held.n_done += 2  # and it is stopped before it reports that
+    for _ in range(200):
+        world.at_s += 1.0
+        world.do(world.master.tick(world.at_s))
+    assert world.master.account.has_rows
+    held.n_done += 1
+    one.report()
+    assert not held.is_stale
+    assert world.counts.n_sample_done == 3
+    assert world.counts.returned == 0
+
+
 def test_processes_of_one_start_load_the_same_checkpoint(tmp_path):
     world = world_of(tmp_path)
     one, other = world.programs

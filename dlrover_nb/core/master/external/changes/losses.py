@@ -130,9 +130,7 @@ class LossState(ElasticState):
         elif self._applied is None:
             self._end(JobPhase.FAILED, refusals.of_first_plan(node.role, need, why, limits), at_s)
         else:
-            self._restarts[node.role].record(
-                at_s, has_worked=False, n_sample_done=self.train_counts.n_sample_done
-            )
+            self._restarts[node.role].refuse(at_s)
             if (text := refusals.of_running_plan(node.role, need, why)) != self.message:
                 self._note(text, at_s)
 

@@ -7,7 +7,8 @@ acknowledged,
 - when the node is lost, or its program has ended;
 - when another process begins in the place of the owner (`Caller.slot`): the owner has ended then, as the
   programs of a node are restarted without their node;
-- when the owner is silent for `SILENT_S`: a process may end alone, and its node go on.
+- when the owner is silent for `SILENT_S`, and another process asks for rows: a process may end alone, and its
+  node go on. One that nobody else asks after, as it trains alone, may be stopped for as long as it likes.
 
 What a member of an elastic job's world holds is taken back with the next world only, whatever of these
 happens: the other members' parameters contain rows of it that it could not report.
@@ -98,6 +99,8 @@ class ShardAccount:
         The last start that loaded parameters, and the processes of the job.
     heard_s
         When each process that lives was last heard, by its owner's name.
+    silent
+        Those of them that were not heard for long: others may have what they hold.
     """
 
     def __init__(self, spec: JobSpec) -> None:
@@ -105,6 +108,7 @@ class ShardAccount:
         self.ledger: ShardLedger | None = None
         self.restored, self.processes = RestoredRecord(), ProcessesRecord()
         self.heard_s: dict[str, float] = {}
+        self.silent: set[str] = set()
         self._owners: dict[str, str] = {}  # by place
         self._ended: dict[Held, None] = {}  # a set that keeps its order
 
@@ -135,6 +139,7 @@ class ShardAccount:
                 "(where a program has several processes, each needs a LOCAL_RANK of its own)"
             )
         self.heard_s[owner] = at_s
+        self.silent.discard(owner)
         if before == owner:
             return
         replaced = self.processes.replaced
@@ -160,12 +165,14 @@ class ShardAccount:
             others = (owner for owner in self.processes.replaced if owner not in replaced)
             self.processes = ProcessesRecord(tuple(self._owners.values()), tuple(others))
 
-    def release_silent(self, at_s: float, *, protected: Collection[str] = ()) -> None:
-        """Take back what processes hold that were not heard for long, but for the `protected`."""
-        silent = [owner for owner, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S]
-        for owner in silent:
-            if owner not in protected:
-                self._forget(owner)
+    def note_silent(self, at_s: float, *, protected: Collection[str] = ()) -> None:
+        """Let others have what processes hold that were not heard for long, but for the `protected`.
+
+        It is taken back when one of them asks: a process that trains alone, and goes on, would train again
+        what it could not report.
+        """
+        silent = {owner for owner, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S}
+        self.silent = silent.difference(protected)
 
     def release_replaced(self) -> None:
         """Take back what processes hold that lost their places."""
@@ -179,6 +186,7 @@ class ShardAccount:
 
     def _forget(self, owner: str, *, killed: bool = False) -> None:
         self.heard_s.pop(owner, None)
+        self.silent.discard(owner)
         if self.ledger is not None:
             self.ledger.release(owner, killed=killed)
 
@@ -193,6 +201,8 @@ class ShardAccount:
             When the caller counts other rows, or the job's rows are no whole passes.
         """
         ledger, received = self._begun(n_row), set(holding)
+        for owner in sorted(self.silent):
+            self._forget(owner)
         lost = (s for s in ledger.held(caller.owner) if (s.lease.shard, s.lease.grant) not in received)
         return next(lost, None) or ledger.grant(caller.owner)
 
@@ -253,7 +263,9 @@ class ShardAccount:
     @property
     def has_rows(self) -> bool:
         """Whether a shard can be granted now, as far as is known."""
-        return self.ledger is None or self.ledger.counts().todo > 0
+        if self.ledger is None or self.ledger.counts().todo > 0:
+            return True
+        return any(self.ledger.leases(owner) for owner in self.silent)
 
     @property
     def is_over(self) -> bool:

@@ -241,8 +241,8 @@ class ExternalState:
 
     @property
     def has_callers(self) -> bool:
-        """Whether programs use the services."""
-        return bool(self.account.heard_s)
+        """Whether programs use the services, and were heard lately."""
+        return bool(self.account.heard_s.keys() - self.account.silent)
 
     def serves(self, node: str) -> bool:
         """Whether the programs of a node may get shards: it is there, and has not ended."""

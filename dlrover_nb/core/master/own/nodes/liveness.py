@@ -19,6 +19,7 @@ from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.plan.capacity import machines, n_more
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.failures import counted
 from dlrover_nb.core.structs.views.events import NodeStarted
@@ -359,6 +360,7 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
 
     A job without a plan to fall back to waits for capacity without a limit; a change of plan is given up
     after the usual limit. Before that, nodes of the old plan make room for it (`worker_set`, `ps_group`).
+    Nodes that are not even asked for, as the capacity has become too small for them, are waited for likewise.
     """
     nodes = [node for node in state.roster.nodes if node.id in reasons and not node.is_up]
     is_awaited = any(node.waits_for for node in state.roster.nodes)  # else who waited is gone
@@ -369,15 +371,44 @@ def set_waiting(state: JobState, reasons: Mapping[str, str], at_s: float) -> Non
         node.lacks_room = is_for_room(node.waits_for) and at_s >= node.since_s + ROOM_PATIENCE_S
     if state.is_ended or state.stop_reason:
         return
-    if nodes and (state.applied is None or state.change is None or state.change.is_fallback):
+    lack = "" if nodes else _lack(state, at_s)
+    if (nodes or lack) and not state.has_way_back:
         state.last_step_s = at_s
-    before, state.waits_for = state.waits_for, _told(nodes)
+    before, state.waits_for = state.waits_for, _told(nodes) or lack
     if state.waits_for not in {"", before}:
         state.note(state.waits_for, at_s)
-    elif before and not nodes:
+    elif before and not state.waits_for:
         was_for_room = before.startswith(f"waiting for {ROOM}")
         available = "room was found" if was_for_room else "nodes have what they waited for"
         state.note(available if is_awaited else "no node is waiting any more", at_s)
+
+
+def _lack(state: JobState, at_s: float) -> str:
+    """Return which nodes are missing that the capacity has no room for; empty: none, or not for long.
+
+    A change of plan from one that ran is given up by itself: only what that plan lacks is waited for.
+    """
+    is_ending = state.is_evaluating or state.train.finished or state.is_held
+    role = None if is_ending or state.has_way_back or not state.roster.is_complete else _short_role(state)
+    state.short_since_s = None if role is None else (state.short_since_s or at_s)
+    if role is None or at_s < (state.short_since_s or at_s) + ROOM_PATIENCE_S:
+        return ""
+    want = state.target.role(role)
+    return (
+        f"waiting for {ROOM}: a {role} node needs {want.cpu:g} cores and {want.memory_mib} MiB beside the "
+        f"job's other nodes, and the job may now use {machines(state.capacity)}"
+    )
+
+
+def _short_role(state: JobState) -> Role | None:
+    """Return a role that misses nodes of which not one more fits; None: there is none."""
+    for role in Role:
+        want = state.target.role(role)
+        n_there = sum(node.role is role and not node.is_draining for node in state.roster.nodes)
+        size = want.cpu, want.memory_mib
+        if n_there < want.count and not n_more(state.capacity, state.roster.needs, size, at_most=1):
+            return role
+    return None
 
 
 def _told(nodes: Sequence[Node]) -> str:

@@ -4,8 +4,9 @@ Such a rule (a LimitRange, an admission policy) is no failure of the job, whose 
 
 - of a change of plan, the change is refused with the cluster's words, and the plan before runs on;
 - of the first plan, the job fails, and says which line of the job file to change;
-- of a plan that ran, the rule is younger than the plan: the job goes on with the nodes that it has, and the
-  node is asked for again, at most every 15 s, until the rule is lifted or another plan is chosen.
+- of a plan that ran, also on the way back to it, the rule is younger than the plan: the job goes on with the
+  nodes that it has, and the node is asked for again, at most every 15 s, until the rule is lifted or another
+  plan is chosen.
 
 A node of a change that cannot begin for another reason, as its image is gone, ends the change alone too.
 """
@@ -43,8 +44,8 @@ def hopeless(
     elif state.applied is None:
         state.end(JobPhase.FAILED, of_first_plan(node.role, node.need, why, limits), at_s)
     else:
-        done = state.n_sample_done
-        state.restarts[node.role].record(at_s, has_worked=False, n_sample_done=done)
+        state.last_step_s = at_s  # as of one that waits for room: no limit of time runs meanwhile
+        state.restarts[node.role].refuse(at_s)
         if (text := of_running_plan(node.role, node.need, why)) != state.message:
             state.note(text, at_s)
 

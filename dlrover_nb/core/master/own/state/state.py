@@ -258,6 +258,7 @@ class JobState:
     n_dropped: int = 0  # messages that nodes could not decode
     usual_rows_per_s: float = 0.0  # of the median worker; 0: not known
     waits_for: str = ""  # text: what keeps nodes from starting; empty: nothing
+    short_since_s: float | None = None  # since when nodes are missing that do not fit; None: none are
     made_room_s: float = float("-inf")  # when a node was last stopped for a PS without room
     last_step_s: float = 0.0  # time of the last progress of any node; limits of time count from here
     progress_emitted: tuple[float, int] = (float("-inf"), 0)  # when, and how many samples were done
