@@ -16,7 +16,8 @@ from markupsafe import Markup
 
 from dlrover_nb.dashboard.page import MOST_REASON
 from dlrover_nb.widgets import theme
-from dlrover_nb.widgets.blocks import EMPTY, View, block_html
+from dlrover_nb.widgets.blocks import EMPTY, Verbatim, View, block_html
+from dlrover_nb.widgets.said_once import said_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,9 @@ def render(template: str, **values: object) -> Markup:
 
 def drawn(shown: Iterable[Block] | View, level: int = 3) -> Markup:
     """Return a view, or blocks below each other, whose headings are of a level."""
-    html = shown.html() if isinstance(shown, View) else "".join(block_html(b, level=level) for b in shown)
+    if isinstance(shown, View):
+        return Markup(shown.html())  # noqa: S704 - blocks escape their own texts
+    html = "".join(block_html(block, level=level) for block in said_once(shown, Verbatim))
     return Markup(html)  # noqa: S704 - blocks escape their own texts
 
 

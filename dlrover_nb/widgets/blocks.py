@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.widgets import theme
+from dlrover_nb.widgets.said_once import said_once
 from dlrover_nb.widgets.units import NO_BREAK
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class View:
 
     def html(self, *, level: int = 2) -> str:
         """Return one self-contained piece of HTML; its title is a heading of this level."""
-        body = "".join(block_html(block, level=level + 1) for block in self.blocks)
+        body = "".join(block_html(block, level=level + 1) for block in self._blocks)
         title = (  # no h2: a notebook would give it the look and the room of a chapter
             f'<div role="heading" aria-level="{level}" style="font-weight:600;font-size:15px;'
             f'margin-bottom:4px">{escape(self.title)}</div>'
@@ -163,11 +164,16 @@ class View:
     def text(self, width: int = TEXT_WIDTH) -> str:
         """Return plain text, at most `width` wide except where it is verbatim."""
         lines = [*textwrap.wrap(self.title, width), "=" * min(len(self.title), width)]
-        for before, block in zip((None, *self.blocks), self.blocks, strict=False):
+        blocks = self._blocks
+        for before, block in zip((None, *blocks), blocks, strict=False):
             if isinstance(before, Lead | Table | StaticChart) and isinstance(block, Facts | Paragraph):
                 lines.append("")
             lines.extend(_block_lines(block, width))
         return "\n".join(lines)
+
+    @property
+    def _blocks(self) -> tuple[Block, ...]:
+        return tuple(said_once(self.blocks, Verbatim))
 
     def mimebundle(self) -> dict[str, str]:
         """Return what `_repr_mimebundle_` returns."""

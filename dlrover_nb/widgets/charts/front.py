@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.decisions.candidates import EFFORT_UNIT
 from dlrover_nb.core.structs.plan.deadline import percent
+from dlrover_nb.core.structs.plan.prices import ARE_ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
@@ -84,7 +85,7 @@ class Columns:
     @property
     def cost_unit(self) -> str:
         """Unit of the cost axis, short: money per hour, or cores where money does not distinguish plans."""
-        return f"{self.currency}/h{self._note}" if self._price else EFFORT_UNIT
+        return f"{self.currency}/h" if self._price else EFFORT_UNIT
 
     @property
     def cost_label(self) -> str:
@@ -96,6 +97,11 @@ class Columns:
             if self._price
             else f"{EFFORT_UNIT}, which cost nothing"
         )
+
+    @property
+    def names_assumed_prices(self) -> bool:
+        """Whether it shows money, by prices that are assumed."""
+        return self.is_assumed and bool(self._price)
 
     @property
     def _note(self) -> str:
@@ -224,7 +230,8 @@ def data_table(data: Columns, *, named_only: bool = False) -> Table:
         else ""
     )
     note += " The other plans of the front are left out." * (named_only and len(rows) < len(_merged(data)))
-    return Table("Pareto front", head, rows, note, _brief(data, shown))
+    note += f" {ARE_ASSUMED}" * data.names_assumed_prices
+    return Table("Pareto front", head, rows, note.strip(), _brief(data, shown))
 
 
 def _brief(data: Columns, shown: Sequence[Dot]) -> tuple[int, ...]:

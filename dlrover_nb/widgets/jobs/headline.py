@@ -15,6 +15,7 @@ from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode, Objective
+from dlrover_nb.core.structs.plan.prices import ARE_ASSUMED
 from dlrover_nb.core.structs.views.summary import proposed_change, share_done
 from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import moves, units
@@ -167,7 +168,7 @@ def _price_and_pause(proposal: Proposal, snapshot: JobSnapshot, *, with_price: b
         parts.append(f"it costs {price.removeprefix('for ')}")
     if pause_s > 0:
         parts.append(f"the change pauses training for {about(pause_s)}")
-    assumed = "Prices are assumed." if snapshot.spec.prices.assumed and price else ""
+    assumed = ARE_ASSUMED if snapshot.spec.prices.assumed and price else ""
     costs = sentence("; ".join(parts)) if parts else ""
     return " ".join(filter(None, (costs, assumed)))
 

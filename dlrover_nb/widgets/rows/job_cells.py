@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
 from dlrover_nb.core.structs.plan.deadline import percent as chance_words
-from dlrover_nb.core.structs.plan.prices import ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.mitigations import gain_words
 from dlrover_nb.widgets.rows.job_sentence import job_sentence
@@ -243,12 +242,11 @@ def memory_cell(line: JobLine) -> Cell:
 
 
 def cost_cell(line: JobLine) -> Cell:
-    """Return what the plan costs per hour; an unknown price is told as that."""
+    """Return what the plan costs per hour, or that its price is unknown; totals say whether it is assumed."""
     outlook = line.job.outlook
-    note = f", {ASSUMED.split()[0]}" if outlook.prices_assumed and outlook.cost_per_hour is not None else ""
     share = outlook.spent_share
     spent = "" if share is None else f", {units.percent(share)} of its budget spent"
-    return Cell(f"{units.money(outlook.cost_per_hour, units.Currency(outlook.currency))}{note}{spent}")
+    return Cell(f"{units.money(outlook.cost_per_hour, units.Currency(outlook.currency))}{spent}")
 
 
 def ends_cell(line: JobLine) -> Cell:

@@ -244,7 +244,7 @@ def test_a_tap_tells_which_candidate():
     sources = {r.data_source for r in figure.root.renderers if "words" in r.data_source.data}
     by_plan = {words: (source, i) for source in sources for i, words in enumerate(source.data["words"])}
     third = front.columns(b.snapshot()).front[2]
-    source, i = by_plan[front.words(third, "USD/h, assumed prices")]
+    source, i = by_plan[front.words(third, "USD/h")]
     source.selected.indices = [i]
     assert tapped == [third.candidate]
 

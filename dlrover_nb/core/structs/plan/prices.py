@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.structs import _check
 
 ASSUMED = "assumed prices"
+ARE_ASSUMED = "Prices are assumed."
 MIB_PER_GIB = 1024
 
 

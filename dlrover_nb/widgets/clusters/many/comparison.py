@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.plan.prices import ARE_ASSUMED
 from dlrover_nb.core.structs.views.summary import summarize
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, View
@@ -65,4 +66,5 @@ def _facts(snapshots: Sequence[JobSnapshot]) -> Table:
         (column.title, *(cell.text for cell in cells))
         for column, cells in zip(COMPARED, zip(*columns, strict=True), strict=True)
     )
-    return Table("Side by side", ("", *(each.spec.name for each in snapshots)), rows)
+    note = ARE_ASSUMED if any(each.spec.prices.assumed for each in snapshots) else ""
+    return Table("Side by side", ("", *(each.spec.name for each in snapshots)), rows, note)
