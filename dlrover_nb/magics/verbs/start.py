@@ -186,7 +186,7 @@ SUBMIT_FLAGS: FlagTable = (
         "early_stopping.target",
         number,
         "X",
-        "value of the metric at which training ends; default: none",
+        "value of the metric at which training ends; default: no target",
     ),
     ("--decline", "early_stopping.decline", number, "SHARE", "of all gained so far that counts as a gain"),
 )
