@@ -104,7 +104,7 @@ def _once(brain: Brain) -> BrainView:
 
     if not brain.renew():
         raise InvalidValueError(
-            f"no other brain may plan for this cluster, but {brain.holder} does; "
+            f"expected no other brain for this cluster, got {brain.holder}; "
             "`dlrover-nb server brain show` shows its last round, or end it first"
         )
     try:
@@ -152,7 +152,7 @@ def _log(last: BrainRound) -> None:
     started = [f"{each.job} starts with {each.admitted.short}" for each in last.queue if each.admitted]
     n_waiting = sum(each.admitted is None for each in last.queue)
     logging.getLogger(__name__).info(
-        "round %d of term %d in %.2f s: %d jobs take part, %d do not, %d wait%s",
+        "round %d of term %d in %.2f s: %d jobs planned, %d left out, %d waiting%s",
         last.number,
         last.term,
         last.took_s,

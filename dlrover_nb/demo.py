@@ -17,6 +17,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from dlrover_nb.core.basics.percents import percent, signed_percent
 from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.commands.requests import Accept, Scale
 from dlrover_nb.core.connect import connect
@@ -206,7 +207,7 @@ def _progress_words(snapshot: JobSnapshot) -> str:
     train = snapshot.train
     share = train.n_sample_done / max(train.n_sample_total, 1)
     parts = (
-        f"{snapshot.phase}, {share:.0%} trained",
+        f"{snapshot.phase}, {percent(share)} trained",
         units.rate(snapshot.samples_per_s),
         snapshot.target.short,
     )
@@ -224,6 +225,10 @@ def _conclude(console: Console, job: JobHandle, snapshot: JobSnapshot, out: Path
     console.print(Group(_outcomes(snapshot), quality, f"wrote {yaml_file}", f"wrote {report}"))
 
 
+def _error_words(error: float | None, *, inside: bool | None) -> str:
+    return "-" if error is None else f"{signed_percent(error)}, {'inside' if inside else 'outside'}"
+
+
 def _outcomes(snapshot: JobSnapshot) -> Table:
     title = "predicted against measured, samples per second; errors without what other work on the host took"
     table = Table(title=title, title_justify="left")
@@ -236,8 +241,8 @@ def _outcomes(snapshot: JobSnapshot) -> Table:
             "-" if outcome.before_samples_per_s is None else f"{outcome.before_samples_per_s:,.0f}",
             "-" if band is None else f"{band.samples_per_s:,.0f} ({band.low:,.0f} to {band.high:,.0f})",
             f"{outcome.measured_samples_per_s:,.0f}",
-            f"{1 - outcome.host_share:.0%} of its speed",
-            "-" if error is None else f"{error:+.0%}, {'inside' if outcome.inside_band else 'outside'}",
+            f"{percent(1 - outcome.host_share)} of its speed",
+            _error_words(error, inside=outcome.inside_band),
             units.duration(outcome.pause_s),
         )
     return table

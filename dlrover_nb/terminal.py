@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
 N_STORY = 5
-N_PART = 3  # of an iteration's time: the largest parts
+N_PART = 3  # of a step's time: the largest parts
 
 
 def render(snapshot: JobSnapshot, rates: Sequence[float] = ()) -> RenderableType:
@@ -106,7 +107,7 @@ def _progress(snapshot: JobSnapshot) -> RenderableType:
     row.add_column(no_wrap=True)
     row.add_row(
         ProgressBar(total=total, completed=train.n_sample_done),
-        f"{train.n_sample_done / total:.1%} of {train.n_sample_total:,} samples",
+        f"{percent(train.n_sample_done / total, 1)} of {train.n_sample_total:,} samples",
     )
     counts = Text(f"shards  {train.done:,} done, {train.doing:,} doing, {train.todo:,} to do", style="dim")
     reported = snapshot.reported
@@ -149,7 +150,7 @@ def _story(lines: Sequence[str]) -> RenderableType:
 
 def _nodes(nodes: Sequence[NodeView]) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("node", "state", "cpu of", "memory of", "iteration"):
+    for heading in ("node", "state", "cpu of", "memory of", "step"):
         table.add_column(heading, no_wrap=True)
     table.add_column("most of it")
     for node in nodes:
@@ -177,7 +178,7 @@ def _node_cells(node: NodeView) -> tuple[str, ...]:
 
 
 def _split_words(role: Role, split: TimeSplit) -> str:
-    """Name the largest parts of an iteration; a worker waits for its PS."""
+    """Name the largest parts of a step; a worker waits for its PS."""
     parts = {
         "data": split.data_s,
         "pull" if role is Role.WORKER else "lookup": split.lookup_s,
@@ -189,4 +190,4 @@ def _split_words(role: Role, split: TimeSplit) -> str:
     }
     total = split.total_s or 1.0
     largest = sorted(parts.items(), key=lambda part: -part[1])[:N_PART]
-    return ", ".join(f"{name} {value / total:.0%}" for name, value in largest if value / total >= 0.005)
+    return ", ".join(f"{name} {percent(value / total)}" for name, value in largest if value / total >= 0.005)

@@ -264,7 +264,7 @@ class Job(Results):
         return self.shards()
 
     def batches(self, sizes: Mapping[str, int], *, why: str = "") -> StatusView:
-        """Set the batch sizes of workers, from one iteration on: smaller ones relieve a slow worker.
+        """Set the batch sizes of workers, from one step on: smaller ones relieve a slow worker.
 
         Parameters
         ----------

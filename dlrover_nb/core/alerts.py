@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.pricing import cost_per_hour
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -142,7 +143,7 @@ def request_finding(requests: Iterable[SecondRequest], at_s: float, rules: Alert
 
 def lost_finding(silent_s: float, rules: AlertRules) -> Finding:
     """Return what the rule on masters says of one that has been silent for so long; 0: it answers."""
-    text = f"its master has not answered for {duration(silent_s)}; the cluster does"
+    text = f"its master has not answered for {duration(silent_s)}, while the cluster does"
     return Finding(
         AlertKind.MASTER_LOST, is_bad=silent_s >= rules.master_lost_s > 0, is_good=silent_s <= 0, text=text
     )
@@ -287,7 +288,7 @@ def _host(snapshot: JobSnapshot, rules: AlertRules) -> Finding:
         AlertKind.HOST,
         is_bad=load.share >= limit > 0,
         is_good=load.share < limit * (1 - rules.hysteresis),
-        text=load.words or f"other work on its host takes {load.share:.0%} of its time",
+        text=load.words or f"other work on its host takes {percent(load.share)} of its time",
     )
 
 

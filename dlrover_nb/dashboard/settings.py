@@ -54,7 +54,8 @@ class ProxySettings:
     def __post_init__(self) -> None:
         if not self.trusted:
             raise InvalidValueError(
-                "a proxy's header needs the proxy's address: anybody could send it; add --trusted-proxy IP"
+                "a proxy's header needs the proxy's address, because anyone could send it; "
+                "add --trusted-proxy IP"
             )
         for each in self.trusted:
             network(each)
@@ -164,7 +165,7 @@ class ServeSettings:
             return
         if not self.has_sign_in:
             raise InvalidValueError(
-                f"without a sign-in a server listens on loopback only, got {self.address}: everybody who "
+                f"without a sign-in a server listens on loopback only, got {self.address}: everyone who "
                 "reaches it could command jobs; add --users, --oidc or --proxy-header, or leave --address out"
             )
         if not self.url:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.views import summary
 from dlrover_nb.widgets import units
@@ -12,11 +13,19 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
 NEVER = "not before the end"
+UNLIKELY = "probably not before the end"
 
 
 def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
     """Return the roles that will, or are likely to, run out of memory before the end; soonest first."""
     return () if snapshot.phase.is_final else summary.running_out(snapshot.memory)
+
+
+def full_in_words(line: MemoryLine) -> str:
+    """Say when a node is full, for a cell; a role at risk is never said to be safe."""
+    if line.full_in_s is not None:
+        return units.duration(line.full_in_s)
+    return UNLIKELY if summary.is_at_risk(line) else NEVER
 
 
 def countdown(line: MemoryLine) -> str:
@@ -40,9 +49,10 @@ def headline(line: MemoryLine) -> str:
 
 def clock_words(line: MemoryLine) -> str:
     """Format time, probability and growth law as a sentence."""
-    chance = f"with a chance of {units.percent(line.oom_probability)} " if line.oom_probability else ""
+    chance = f" ({chance_words(line.oom_probability)} chance)" if line.oom_probability else ""
     how = "its measurements vary up to it" if line.law == "as now" else f"it grows by a {line.law} law"
-    return f"{countdown(line)}: {chance}it reaches its limit of {units.memory(line.limit_mib)}, as {how}."
+    limit = units.memory(line.limit_mib)
+    return f"{countdown(line)}. It reaches its limit of {limit}{chance}, because {how}."
 
 
 def remedy(snapshot: JobSnapshot) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import moves, units
@@ -40,7 +41,7 @@ def about(seconds: float) -> str:
 
 def failed(ran_s: float | None, why: str) -> str:
     """Say that a job has failed, why, and after how long where that is known."""
-    reason = why.rstrip(".") or "the reason is not known; the job's logs may tell"
+    reason = why.rstrip(".") or "we do not know why; the job's logs may tell"
     return f"Failed{_after(ran_s)}: {reason}."
 
 
@@ -127,7 +128,7 @@ def _chance(probability: float) -> str:
     tenths = round(10 * probability)
     if 0 < tenths < 10:
         return f"{tenths} in 10 chance"
-    return "almost certain" if tenths else f"{units.percent(probability)} chance"
+    return "almost certain" if tenths else f"{chance_words(probability)} chance"
 
 
 def slow_node(action: str, gain: float | None) -> str:

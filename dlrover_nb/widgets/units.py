@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics import percents as shares_in_words
 from dlrover_nb.core.structs.plan.prices import ASSUMED
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def percent(share: float | None, digits: int = 0) -> str:
     """Return a share (1.0 = all) in percent."""
     if share is None or not math.isfinite(share):
         return MISSING
-    return f"{100 * share:.{digits}f} %"
+    return shares_in_words.percent(share, digits)
 
 
 def percents(shares: Sequence[float], digits: int = 0) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def signed_percent(share: float | None) -> str:
     """Return a relative change, with its sign."""
     if share is None or not math.isfinite(share):
         return MISSING
-    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # no minus sign before zero
+    return shares_in_words.signed_percent(share, 1)
 
 
 def memory(mib: float | None) -> str:

@@ -99,7 +99,7 @@ def test_a_wait_for_a_job_shows_its_progress(drawn: Drawn) -> None:
     job = Job(JobHandle("ctr", link, user="ada"), Poller())
 
     def go_on() -> None:
-        if drawn.has("the end of ctr: training, 40.0% of 100,000 samples"):
+        if drawn.has("the end of ctr: training, 40.0 % of 100,000 samples"):
             link.end(JobPhase.SUCCEEDED)
 
     link.on_snapshot = go_on

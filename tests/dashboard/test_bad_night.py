@@ -144,7 +144,7 @@ def test_the_api_says_that_nothing_was_done_and_to_come_back(team, server, maste
     with locked(team):
         answer = otto.post(path, body)
         assert answer.status == 503
-        assert "nothing was done, since it could not be written down" in answer.json["detail"]
+        assert "nothing was done, because the audit could not be written" in answer.json["detail"]
     assert not master.asked
     assert otto.post(path, body).status == 200
 

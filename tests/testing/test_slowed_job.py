@@ -97,7 +97,7 @@ def test_a_real_jobs_nodes_are_slowed_as_asked_and_speed_up_again(start: Callabl
 
     with slow(job.driver, "worker-0", CpuShare(0.25)) as fault:
         group = own_group(pid_of(job, "worker-0"), "real-worker-0")
-        assert (group is None) == ("stopped for 75%" in fault.how)
+        assert (group is None) == ("stopped for 75 %" in fault.how)
         assert group is None or cores_of(group) == pytest.approx(0.25 * 0.5, rel=0.01)
         next_reports(job, "worker-0")
     assert group is None or cores_of(group) == pytest.approx(0.5)

@@ -142,7 +142,7 @@ def test_a_second_fault_of_a_node_is_refused_with_who_holds_it_and_changes_nothi
     with slow(job, "worker-0", CpuShare(0.1)) as fault:
         with pytest.raises(InvalidValueError, match=f"slowed already.*process {fault.injector}") as refused:
             slow(job, "worker-0", Persistent(1.0))
-        assert "stopped for 90%" in str(refused.value)
+        assert "stopped for 90 %" in str(refused.value)
         until(lambda: is_stopped(process.pid))
         assert restore(job) == ()  # a living injector is left alone
         assert not fault.ended

@@ -38,5 +38,5 @@ def test_the_last_table_tells_plan_and_host_apart():
     outcome = Outcome("d1", NOW_PLAN, predicted, seen, None, 9, 0.0, 0.5, host_share=0.3)
     out = console()
     out.print(demo._outcomes(snapshot(outcomes=(outcome,))))
-    assert "70% of its speed" in out.file.getvalue()
-    assert "+0%, inside" in out.file.getvalue()
+    assert "70 % of its speed" in out.file.getvalue()
+    assert "+0 %, inside" in out.file.getvalue()

@@ -86,7 +86,7 @@ def test_why_says_what_binds_what_a_step_brings_and_what_would_change_it():
     assert "no: a job needs at least 1 PS" in text
     assert "8 What would change it? If the x were above 2 cores (now 1 cores), we would change" in text
     assert "6 Why not another plan? The next best is 3w x 0.5 + 2p x 0.25: " in text
-    assert "Next best experiment, 2w x 0.5 + 2p x 0.25: Experiment: trying it removes about 40% of" in text
+    assert "Next best experiment, 2w x 0.5 + 2p x 0.25: Experiment: trying it removes about 40 % of" in text
     assert "7 30,000" not in text
     assert "30,000 7" in text
 
@@ -95,7 +95,7 @@ def test_why_begins_with_the_nine_answers_in_their_order():
     text = why_view(explanation(), b.snapshot()).text()
     numbers = [line.strip()[0] for line in text.splitlines() if re.match(r" *[1-9] [A-Z].*\?", line)]
     assert numbers == [*"123456789"]
-    assert text.index("9 What happened before?") < text.index("What the next step would bring")
+    assert text.index("9 What happened before?") < text.index("What one more change would bring")
 
 
 @for_each("question", list(Question))
@@ -272,11 +272,11 @@ def test_nodes_that_wait_stand_as_such_and_each_reason_below_with_its_nodes():
 
 def test_hosts_are_shown_in_status_and_why_where_nodes_were_wished_on_one():
     nodes = list(b.snapshot().nodes)
-    nodes[0] = replace(nodes[0], wish=HostWish("node2", "load 20% with it against 80%", "node3"))
+    nodes[0] = replace(nodes[0], wish=HostWish("node2", "load 20 % with it against 80 %", "node3"))
     snapshot = b.snapshot(nodes=tuple(nodes))
     for view in (status_view(snapshot, None), why_view(explanation(), snapshot)):
         (table,) = (block for block in view.blocks if isinstance(block, Table) and block.title == "Hosts")
-        assert table.rows == ((nodes[0].id, "node2", "node3", "load 20% with it against 80%"),)
+        assert table.rows == ((nodes[0].id, "node2", "node3", "load 20 % with it against 80 %"),)
     without = why_view(explanation(), b.snapshot())
     assert not any(isinstance(block, Table) and block.title == "Hosts" for block in without.blocks)
 

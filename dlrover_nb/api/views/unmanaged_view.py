@@ -36,7 +36,7 @@ def unmanaged_blocks(jobs: Sequence[UnmanagedJob], silent: str = "") -> tuple[Bl
     if not jobs:
         return notes
     head = ("job", "kind", "state", "started", "ended", "entrypoint")
-    note = "They are only read here: status NAME and logs NAME show them, and nothing here changes them."
+    note = "You can look at them with status NAME and logs NAME, but not change them here."
     return (Table("Jobs of others", head, tuple(map(_row, jobs)), note), *notes)
 
 
@@ -65,7 +65,7 @@ def unmanaged_view(job: UnmanagedJob) -> View:
     blocks: list[Block] = [Facts(rows), Verbatim(job.entrypoint)]
     blocks.append(
         Paragraph(
-            "It is of others, and only read here. Its output:",
+            "Others run it; you can look at it, but not change it here. Its output:",
             Tone.HINT,
             (f"%dlrover show {job.name} --logs",),
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import BOTH, efficiency
 from dlrover_nb.core.structs.plan.resources import Role
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 BITS_PER_GBIT = 1e9
 LINK_UNKNOWN = (
-    "whether the network of a PS is full is not known, as no worker has measured its link: set "
+    "we do not know whether a PS's network is full, because no worker has measured its link: set "
     "link_gbit_per_s to the capacity of a node's link"
 )
 
@@ -67,8 +68,8 @@ class Diagnosis:
     @property
     def words(self) -> str:
         """The bottleneck and its numbers in one sentence."""
-        shares = f"workers {self.worker:.0%}, PS {self.ps:.0%}"
-        used = f"{self.job:.0%} of {self.allocated_cores:g} cores are used ({shares})"
+        shares = f"workers {percent(self.worker)}, PS {percent(self.ps)}"
+        used = f"{percent(self.job)} of {self.allocated_cores:g} cores are used ({shares})"
         match self.bottleneck:
             case Bottleneck.PS_NETWORK:
                 return f"The network of a PS is the bottleneck: {self.network}; {used}."
@@ -120,8 +121,8 @@ def _network(use: JobUse, full: NodeUse | None) -> str:
     link = use.link_bytes_per_s
     if link is None:
         return LINK_UNKNOWN
-    capacity = f"{PAPER.link:.0%} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
+    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
     if full is None:
-        return f"no PS's network exceeds {capacity} in more than {PAPER.link_samples:.0%} of its samples"
+        return f"no PS's network exceeds {capacity} in more than {percent(PAPER.link_samples)} of its samples"
     n_sample = len(full.bytes_per_s[-PAPER.n_link :])
     return f"{full.n_full(link)} of the last {n_sample} network samples of {full.node} exceed {capacity}"

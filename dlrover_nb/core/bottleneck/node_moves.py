@@ -17,6 +17,7 @@ from itertools import pairwise
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
 from dlrover_nb.core.structs.plan.capacity import in_steps
@@ -98,6 +99,6 @@ def _why(node: NodeUse, own: Sequence[NodeUse], total: float) -> str:
     mean = sum(others) / len(others)
     roles = "workers" if node.role is Role.WORKER else "parameter servers"
     return (
-        f"By nearchus: {node.node} uses {node.efficiency():.0%} of its cores and the others {mean:.0%}; "
-        f"the {total:g} cores of all {len(own)} {roles} go where they are used"
+        f"By nearchus: {node.node} uses {percent(node.efficiency())} of its cores and the others "
+        f"{percent(mean)}; the {total:g} cores of all {len(own)} {roles} go where they are used"
     )

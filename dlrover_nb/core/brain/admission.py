@@ -167,12 +167,12 @@ def _holder(job: WaitingOffer, plan: ResourcePlan) -> Holder:
 
 
 def _why(job: WaitingOffer, plan: ResourcePlan, order: str, before: Sequence[WaitingOffer]) -> str:
-    reason = f"it is its turn ({order})"
+    reason = f"it is next by the order {order!r}"
     if before:
-        reason = f"it ends by prediction before {before[0].job}, the first in the queue, can start"
+        reason = f"it should end before {before[0].job}, which is next in the queue, can start"
     if plan == job.plan:
         return reason
-    return f"{reason}; it starts on a part of the {job.plan.short} that it asks for"
+    return f"{reason}; it starts smaller than the {job.plan.short} that it asks for"
 
 
 # predictions
@@ -189,7 +189,7 @@ def _places(behind: Sequence[WaitingOffer], room: _Room, least_share: float) -> 
 def _waits_for(job: WaitingOffer, room: _Room, least_share: float, start: str) -> str:
     cpu, mib = least_of(job, least_share)
     free = f"{room.free.total_cpu:g} cores and {room.free.total_memory_mib} MiB are free"
-    return f"it needs at least {cpu:g} cores and {mib:.0f} MiB to start, {free}; {start}"
+    return f"it needs at least {cpu:g} cores and {mib:.0f} MiB to start, and {free}; {start}"
 
 
 def _starts(
@@ -225,9 +225,9 @@ def _starts(
 
 def _never(unknown: Sequence[str]) -> str:
     if not unknown:
-        return "jobs together do not hold as much: it starts when machines come, or on a smaller plan"
+        return "it would not fit even if all jobs ended: it needs more machines or a smaller plan"
     named = ", ".join(unknown[:MOST_NAMED]) + (" and others" if len(unknown) > MOST_NAMED else "")
-    return f"when it starts is not known, as the end of {named} is not"
+    return f"we cannot say when it starts, because we do not know when {named} will end"
 
 
 def _in_words(in_s: float, ended: Sequence[str]) -> str:
@@ -236,5 +236,5 @@ def _in_words(in_s: float, ended: Sequence[str]) -> str:
         named = ", ".join(ended[:MOST_NAMED]) + (" and others" if len(ended) > MOST_NAMED else "")
         after = f", after {named}"
     if in_s <= 0:
-        return f"it starts once each node has room on one machine, after those before it{after}"
+        return f"it starts once each of its nodes fits on a machine, and jobs before it have started{after}"
     return f"it starts in about {span_words(math.ceil(in_s))}{after}"

@@ -223,7 +223,8 @@ class _Round:
         quota = quota_of(plan, *spare) if job in self._late else quota_of(plan)
         quota = replace(quota, leads=True, binds=gives)
         words = f"By qore: {self._why[job]}." if job in self._why else ""
-        return Share(plan, quota, words or "By qore: other jobs come first, or it is in time as it is.")
+        usual = "By qore: it will be in time as it is, or other jobs need the room more."
+        return Share(plan, quota, words or usual)
 
 
 def _timeout(offer: JobOffer, samples_per_s: float) -> float:

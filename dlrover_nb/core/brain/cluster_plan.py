@@ -95,7 +95,7 @@ class BrainSettings:
             raise InvalidValueError(f"start_share must be above 0 and at most 1, got {self.start_share}")
         if self.method == "qore" and self.ceilings:
             raise InvalidValueError(
-                "the method qore decides by deadlines and knows no ceilings of owners; leave them out, or "
+                "the method qore plans by deadlines and has no ceilings per owner; remove the ceilings, or "
                 "use the method weighted"
             )
         for owner, money in self.ceilings.items():
@@ -158,7 +158,7 @@ def _by_selection(
     try:
         selection = _selected(choose, columns, room, settings)
     except CapacityError as error:
-        return unchanged(offers, note=f"no job may grow: {error.text}")
+        return unchanged(offers, note=f"no job can grow: {error.text}")
     last = _kept(columns, selection, before, settings) if before else None
     chosen = selection.chosen if last is None else last
     shown = replace(selection, chosen=chosen)
@@ -198,7 +198,7 @@ def _selected(
         selection = choose(bids, most, weight=weight, shrink=settings.shrink)
         if all_fit(columns.groups(selection.chosen), room):
             return selection
-    raise CapacityError("the nodes that run leave gaps on the machines in which no other plan fits")
+    raise CapacityError("no other plan fits into the gaps that running nodes leave on the machines")
 
 
 def _money(columns: OfferColumns, settings: BrainSettings) -> list[float]:
@@ -286,7 +286,7 @@ def _grown(columns: OfferColumns, plans: Sequence[ResourcePlan]) -> list[tuple[s
         for offer, plan in zip(columns.offers, plans, strict=True)
     ]
     ranked = sorted((each for each in more if each[0] > 0), key=lambda each: (-each[0], each[1]))
-    return [(job, f"{job} is to get {cpu:g} more cores ({plan.short})") for cpu, job, plan in ranked]
+    return [(job, f"{job} gets {cpu:g} more cores ({plan.short})") for cpu, job, plan in ranked]
 
 
 def _why(columns: OfferColumns, selection: Selection, job: int, instead: Sequence[tuple[str, str]]) -> str:

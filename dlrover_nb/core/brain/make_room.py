@@ -83,14 +83,14 @@ def _steps(offers: Sequence[JobOffer]) -> Iterator[_Step]:
 
 
 def _plan(first: WaitingOffer, offers: Sequence[JobOffer], chosen: Mapping[str, ResourcePlan]) -> ClusterPlan:
-    reason = f"What is free is kept for {first.job}, the first in the queue."
+    reason = f"{first.job} is next in the queue, so the free cores are reserved for it."
 
     def share(offer: JobOffer) -> Share:
         plan = chosen.get(offer.job)
         if plan is None:
             return Share(offer.plan, quota_of(offer.plan), reason)
         cores = offer.plan.total_cpu - plan.total_cpu
-        why = f"{first.job}, the first in the queue, is to start on {cores:g} of its cores."
+        why = f"{first.job} is next in the queue and starts on {cores:g} of this job's cores."
         return Share(plan, replace(quota_of(plan), binds=True), why)
 
     return ClusterPlan({offer.job: share(offer) for offer in offers})

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 N_AT_ONCE = 32  # masters that are asked at the same time
-AWAY = "its master does not answer; what it holds is not free"
+AWAY = "its master does not answer, so we leave its cores and memory to it"
 _COMING = frozenset({JobPhase.STARTING, JobPhase.RESCALING})
 _ASKED = frozenset({JobPhase.TRAINING, JobPhase.STARTING})  # a job in the queue is starting
 
@@ -215,9 +215,10 @@ class Rounds:
         sure = tuple(offer for offer in offers if not offer.asks)
         urgent = before_queue(sure, room_beside(offers, sure, room), self._settings)
         if urgent is not None:
-            rest = unchanged([offer for offer in offers if offer.asks], why="Late jobs come first.")
+            asking = [offer for offer in offers if offer.asks]
+            rest = unchanged(asking, why="Jobs that would miss their deadlines come first.")
             return replace(urgent, shares={**urgent.shares, **rest.shares})
-        why = f"What is free is kept for {queue.first.job}, the first in the queue."
+        why = f"{queue.first.job} is next in the queue, so the free cores are reserved for it."
         if not self._settings.shrink:
             return unchanged(offers, why=why)
         for some in (sure, offers):  # who only proposes to a user may not give way
@@ -275,7 +276,7 @@ class Rounds:
             if isinstance(answer, JobOffer):
                 check(answer)
         except DlroverError as error:
-            return f"its master takes no part: {error.text}"
+            return f"its master gave no usable answer: {error.text}"
         return replace(answer, job=job.name)  # it may name no other
 
     def _link(self, job: JobSummary) -> MasterLink:
@@ -301,7 +302,7 @@ class Rounds:
 
         def hand(name: str) -> str:
             if not term.may_act():
-                return "another planner has taken over"
+                return "another brain has taken over"
             try:
                 links[name].allot(allotments[name])
             except DlroverError as error:

@@ -121,7 +121,7 @@ class Brain:
         try:
             lease = self._leases.take(self._lease, self._by, self._rhythm.lease_s)
         except DlroverError as error:
-            self._tell(f"the lease cannot be renewed: {error.text}")
+            self._tell(f"could not renew the lease: {error.text}")
             return self.leads
         self._holder = lease.holder
         if lease.holder != self._by:
@@ -141,10 +141,10 @@ class Brain:
         try:
             return self.planned()
         except DlroverError as error:
-            self._tell(f"no plan was made: {error.text}")
+            self._tell(f"planning failed: {error.text}")
             return None
         except Exception:
-            logger.exception("no plan was made: an error of the brain itself")
+            logger.exception("planning failed: an error in the brain itself")
             return None
 
     def planned(self) -> BrainRound:
@@ -182,7 +182,7 @@ class Brain:
         try:
             self._leases.release(self._lease, self._by)
         except DlroverError as error:
-            logger.warning("the lease runs out by itself: %s", error.text)
+            logger.warning("could not give up the lease, it will expire: %s", error.text)
 
     @property
     def _lease(self) -> str:
@@ -194,7 +194,7 @@ class Brain:
         try:
             self._kept.add(new_round, instead_of=None if is_new else self._newest)
         except DlroverError as error:
-            self._tell(f"the round is not kept: {error.text}")
+            self._tell(f"could not store the round: {error.text}")
             return
         self._told, self._newest = (new_round, None) if is_new else (self._told, new_round)
 

@@ -34,7 +34,7 @@ def unmanaged_job(cluster: Cluster, name: str) -> UnmanagedJob:
     for job in unmanaged_jobs(cluster):
         if job.name == name:
             return job
-    raise NotFoundError(f"no job of others is named {name!r} here; jobs lists them")
+    raise NotFoundError(f"others run no job named {name!r} here; `jobs` lists what they run")
 
 
 def unmanaged_log(cluster: Cluster, job: UnmanagedJob, n_line: int) -> tuple[str, ...]:

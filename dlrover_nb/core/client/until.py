@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.snapshot import NodePhase, waits_told
@@ -84,18 +85,18 @@ def _progress(snapshot: JobSnapshot) -> str:
     if snapshot.phase is JobPhase.EVALUATING or not train.n_sample_total:
         return str(snapshot.phase)
     share = train.n_sample_done / train.n_sample_total
-    return f"{snapshot.phase}, {share:.1%} of {train.n_sample_total:,} samples"
+    return f"{snapshot.phase}, {percent(share, 1)} of {train.n_sample_total:,} samples"
 
 
 def _slow(snapshot: JobSnapshot) -> str:
     if snapshot.mode is Mode.MANUAL:
-        return "in manual mode none is made; mode suggest makes them"
+        return "there are none in manual mode; mode suggest turns them on"
     names = dict.fromkeys(each.node for each in snapshot.stragglers)
     return f"{', '.join(names)} slow" if names else "no node is slow now"
 
 
 def _evidence(snapshot: JobSnapshot) -> str:
     if snapshot.mode is Mode.MANUAL:
-        return "in manual mode none is made; mode suggest makes them"
+        return "there are none in manual mode; mode suggest turns them on"
     n_sample = len(snapshot.samples)
     return f"{n_sample} steady measurement{'s' * (n_sample != 1)} so far"

@@ -52,9 +52,7 @@ PsMemory = Annotated[MemoryMib, _says("MIB", "Memory of each parameter server.",
 NodeName = Annotated[str, Meta(min_length=1, max_length=128)]
 Restarted = Annotated[NodeName, _says("NODE", "Start another node beside this one, which then leaves.")]
 Relieved = Annotated[NodeName, _says("PS", "Move parameters of a parameter server to the others.")]
-Backup = Annotated[
-    int, _says("N", "Go on without the N slowest workers of each iteration.", ge=0, le=MOST_NODES)
-]
+Backup = Annotated[int, _says("N", "Go on without the N slowest workers of each step.", ge=0, le=MOST_NODES)]
 Batches = Annotated[
     dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_BATCH)]],
     Meta(min_length=1, max_length=MOST_NODES),

@@ -131,7 +131,7 @@ def _of_one(snapshot: JobSnapshot, values: Mapping[str, N], what: str) -> tuple[
 
 
 def _check_all_named(snapshot: JobSnapshot, sizes: tuple[tuple[str, int], ...]) -> None:
-    """Refuse sizes of some workers alone: all of them change at one iteration."""
+    """Refuse sizes of some workers alone: all of them change at one step."""
     given = {name for name, _ in sizes}
     trains = [n.id for n in snapshot.nodes if n.role is Role.WORKER and n.phase is NodePhase.READY]
     missing = [name for name in trains if name not in given]

@@ -192,7 +192,7 @@ class Undo(Decides, frozen=True, tag="undo"):
             )
         if latest is None:
             raise NotFoundError(
-                f"job {job} has nothing to undo: no decision has made a change that can be taken back"
+                f"job {job} has nothing to undo: none of its decisions changed anything that can be undone"
             )
         named = self.decision or latest.undoes
         if self.cancels and named != now.under_way:
@@ -294,7 +294,7 @@ class SkipShard(Chooses, frozen=True):
 
 
 class SetBatches(Chooses, frozen=True):
-    """Set batch sizes of workers by name, from one iteration on."""
+    """Set batch sizes of workers by name, from one step on."""
 
     action = Action.BATCHES
     sizes: f.Batches

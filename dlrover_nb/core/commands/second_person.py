@@ -60,5 +60,5 @@ def why_not_second(request: SecondRequest, person: str, at_s: float, rules: Rule
     if person == request.first and not is_free:
         return f"{request.id} was asked by you, and a second person must approve it"
     if at_s >= request.expires_at_s:
-        return f"{request.id} waited for its second person for too long; ask for it again"
+        return f"{request.id} waited too long for a second person; send the request again"
     return ""

@@ -223,7 +223,7 @@ class CommandService:
         self._check_possible(replace(keyless, action=Action.PROPOSE), asker, facts)
         if self._requests is None:
             raise BackendError(
-                "a proposal must wait somewhere, and there is no place here; use the dashboard"
+                "a proposal has to wait for a person, and it cannot wait here; send it at the dashboard"
             )
         at_s, rule = self._now_s(), self._rules.needed(command.action, facts.cost_per_hour)
         reason = " and ".join(filter(None, (f"it was proposed through the entry {asker.entry}", rule)))
@@ -271,7 +271,7 @@ class CommandService:
     def _check_run(self, command: Command, asker: Asker, facts: CommandFacts) -> None:
         """Refuse a command about an earlier job of that name, where both are known."""
         if command.run and facts.run and command.run != facts.run:
-            refusal = f"it was asked about an earlier job named {command.job}, which was started anew since"
+            refusal = f"it was meant for an earlier job named {command.job}, which was started again since"
             self._refused(command, asker, facts, refusal)
             raise StaleDecisionError(refusal)
 
@@ -288,9 +288,7 @@ class CommandService:
     def _waits(self, command: Command, asker: Asker, facts: CommandFacts, rule: str) -> DlroverError:
         """Keep a command for a second person; return the error that says so."""
         if self._requests is None:
-            return BackendError(
-                f"{rule}, and nothing is here where the request could wait; ask at the dashboard"
-            )
+            return BackendError(f"{rule}, and a request cannot wait here; send it at the dashboard")
         at_s, original = self._now_s(), command
         command = as_seen(command, facts)
         row = audit_row(command, asker, facts, Stage.WAITING, at_s)
@@ -303,7 +301,7 @@ class CommandService:
         try:
             request = self._requests.add(asks)
         except BackendError as error:
-            return NotWrittenError(f"nothing was done, since the request could not be kept: {error}")
+            return NotWrittenError(f"nothing was done, because the request could not be stored: {error}")
         answer = f"{request.id}: {rule}"
         self._note(replace(row, answer=answer))
         return _waiting(command, answer)
@@ -337,7 +335,7 @@ class CommandService:
         except DlroverError as error:
             if self._is_required:
                 raise NotWrittenError(
-                    f"nothing was done, since it could not be written down: {error}"
+                    f"nothing was done, because the audit could not be written: {error}"
                 ) from error
             logger.warning("%s of job %s is not in the audit: %s", row.action, row.job, error)
             return None
@@ -393,7 +391,7 @@ def _waiting(command: Command, request: str) -> SecondPersonError:
 def _as_before(before: AuditRow, asker: Asker, command: Command, again: Callable[[str], T] | None) -> T:
     """Return the result of a command that was asked before, or raise what is known of it."""
     if before.person != asker.person.name or before.job != command.job or before.action != command.action:
-        raise StaleDecisionError("the idempotency key of this command is another command's; use a new one")
+        raise StaleDecisionError("another command already used this idempotency key; use a new one")
     if before.stage is Stage.DONE and again is not None:
         return again(before.answer)
     if before.stage is Stage.WAITING and before.answer:

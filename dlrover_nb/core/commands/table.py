@@ -67,7 +67,7 @@ COMMANDS = (
     ),
     Row(
         Action.UNDO, _OPERATOR, _OPERATOR, requests.Undo,
-        "take back the latest decision, also one that is being applied; again: redo it",
+        "undo the latest decision, even while it is being applied; a second undo redoes it",
         'quick-start --why "it got slower"',
     ),
     Row(Action.MODE, _OPERATOR, _OPERATOR, requests.SetMode, "say who decides", "quick-start auto"),

@@ -118,7 +118,7 @@ def _ray(place: Place) -> Cluster:
 
     if place.address is None and not place.start and running_head() is None:
         raise NotFoundError(
-            f"no local Ray is running here, and therefore no job of one; `connect ray` starts one{_others()}"
+            f"no local Ray is running here, so it has no jobs; `connect ray` starts one{_others()}"
         )
     tell("Ray to load")
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import

@@ -35,6 +35,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.planner.advising.advice import Limits, axes_key
 from dlrover_nb.core.planner.finish_chance import rescues_deadline
 from dlrover_nb.core.planner.predictions.budget_forecast import most_until_end
@@ -272,7 +273,7 @@ def _hysteresis(proposal: Proposal, now: AutoContext, settings: AutoSettings) ->
     times = "before" if n_times == 1 else f"{n_times} times"
     return Refusal(
         "hysteresis",
-        f"the job left this plan for a better one {times}; going back needs a gain of {least:.0%}",
+        f"the job left this plan for a better one {times}; going back needs a gain of {percent(least)}",
     )
 
 
@@ -287,6 +288,6 @@ def _gate(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> Refus
     if record.n < settings.track_first and cpu > most + 1e-9:
         return Refusal(
             "first steps",
-            f"until {settings.track_first} predictions are scored, a step may use {most:g} cores at most",
+            f"until {settings.track_first} predictions are scored, a change may use at most {most:g} cores",
         )
     return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.controller.checks import check_change, check_plan
 from dlrover_nb.core.errors import DlroverError, NotFoundError
 from dlrover_nb.core.pareto.space import MAX_PLANS
@@ -266,8 +267,8 @@ class PlanQueries:
             return f"No plan is allowed: {why_empty}."
         gain, saving = self.settings.min_gain, self.settings.min_saving
         return (
-            f"No other plan is surely better: we look for a gain of {gain:.0%} at the low end of the band, "
-            f"or {saving:.0%} lower cost at the same speed. {self._why_no_experiment()}."
+            f"No other plan is surely better: we look for a gain of {percent(gain)} at the low end of the "
+            f"band, or {percent(saving)} lower cost at the same speed. {self._why_no_experiment()}."
         )
 
     def _why_no_experiment(self) -> str:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.planner.protect import MemoryNeed
 from dlrover_nb.core.structs.plan.resources import Role
@@ -202,7 +203,7 @@ def _format_forecast(line: MemoryLine) -> str:
     likely = (
         ""
         if line.oom_probability is None
-        else f", with a {line.oom_probability:.0%} chance of running out before the end"
+        else f", with a {chance_words(line.oom_probability)} chance of running out before the end"
     )
     when = "" if line.full_in_s is None else f", {_format_wait(line.full_in_s)}"
     is_more = line.at_end_mib is not None and line.at_end_mib > line.limit_mib

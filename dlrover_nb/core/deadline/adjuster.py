@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
@@ -208,16 +209,16 @@ def targets(
         U of the cluster (`deadline.utilisation`).
     """
     late, slack = [j for j in jobs if j.is_late], [j for j in jobs if j.timeout < 0]
-    load = f"the cluster is used by {utilisation:.0%}"
+    load = f"{percent(utilisation)} of the cluster is in use"
     if late:
         grown = _most(late, n, f"it would be late, and {load}")
         if utilisation <= thresholds.middle:
             return grown
-        return (*grown, *_least(slack, n, f"it has slack that late jobs need, and {load}"))
+        return (*grown, *_least(slack, n, f"it has time to spare, late jobs have none, and {load}"))
     if utilisation <= thresholds.light:
-        return _most(jobs, n, f"no job is late, and {load}")
+        return _most(jobs, n, f"no job would be late, and {load}")
     if utilisation > thresholds.heavy:
-        return _least(slack, n, f"it has slack for jobs to come, and {load}")
+        return _least(slack, n, f"it has time to spare, and {load}, which leaves little for new jobs")
     return ()
 
 

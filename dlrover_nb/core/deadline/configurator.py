@@ -146,7 +146,7 @@ class Configurator:
             When no allowed number of workers meets the deadline.
         """
         if "iter_s" not in self.learnt:
-            raise InvalidValueError(f"no iteration time was learnt: {self.missing['iter_s']}")
+            raise InvalidValueError(f"no step time was learned: {self.missing['iter_s']}")
         if (ratio := ratio or self.ratio) is None:
             raise InvalidValueError(
                 f"the range of PS per worker needs {LEAST_RATIO_JOBS} jobs that ran with two of them, "
@@ -164,7 +164,7 @@ class Configurator:
             earliest_s = min(earliest_s, at_s)
         raise CapacityError(
             f"the job must end within {goal.deadline_s:,.0f} s, got {earliest_s:,.0f} s at best with up to "
-            f"{goal.max_worker} workers; allow more workers, a later deadline or fewer iterations"
+            f"{goal.max_worker} workers; allow more workers, a later deadline or fewer steps"
         )
 
     def _configuration(

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.deadline.utilisation import host_load, host_weights
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, in_steps
@@ -199,11 +200,11 @@ def _wish(node: NewNode, hosts: Sequence[Host], scores: Sequence[float]) -> Wish
 
 def _why(node: NewNode, hosts: Sequence[Host]) -> str:
     best, *others = hosts
-    load = f"load {best.load_with(node):.0%} with it"
+    load = f"load {percent(best.load_with(node))} with it"
     if not others:
         return f"no other host is better and can hold it ({load})"
     loads = sorted(host.load_with(node) for host in others)
-    low, high = f"{loads[0]:.0%}", f"{loads[-1]:.0%}"
+    low, high = percent(loads[0]), percent(loads[-1])
     span = low if low == high else f"{low} to {high}"
     reasons = [f"{load} against {span} on {len(others)} other{'s' * (len(others) > 1)} that can hold it"]
     if node.role is Role.PS and best.n_ps < max(host.n_ps for host in others):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.deadline.training_rows import Setting
 from dlrover_nb.core.errors import InvalidValueError
 
@@ -235,7 +236,7 @@ def _require_jobs(target: str, n_job: int, level: float) -> None:
         raise InvalidValueError(f"level must be above 0 and below 1, got {level}; 0.9 is usual")
     if n_job < (least := least_jobs(level)):
         raise InvalidValueError(
-            f"{target} needs rows of at least {least} jobs for intervals of {level:.0%}, got {n_job}; "
+            f"{target} needs rows of at least {least} jobs for intervals of {percent(level)}, got {n_job}; "
             "finish more jobs, or ask for a lower level"
         )
 

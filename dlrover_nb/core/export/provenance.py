@@ -17,6 +17,7 @@ from importlib import metadata
 from sys import float_info
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.basics.redaction import Redactor
 from dlrover_nb.core.codec import to_json, to_short_json
 from dlrover_nb.core.errors import InvalidValueError
@@ -177,9 +178,9 @@ def _predicted(prediction: Prediction | None, fit: FitReport | None) -> dict[str
     band = f"{prediction.samples_per_s:.0f} ({prediction.low:.0f} to {prediction.high:.0f}, 90 % band)"
     notes = {"predicted-samples-per-s": f"{band}, extrapolated" if prediction.extrapolates else band}
     if fit is not None:
-        forms = ", ".join(f"{form.name} {form.weight:.0%}" for form in fit.forms)
+        forms = ", ".join(f"{form.name} {percent(form.weight)}" for form in fit.forms)
         notes["predicted-by"] = (
-            f"fit of {fit.n_sample} windows of {fit.n_plan} plans, error {fit.mape:.1%}"
+            f"fit of {fit.n_sample} windows of {fit.n_plan} plans, error {percent(fit.mape, 1)}"
             + f": {forms}" * bool(forms)
         )
     return notes

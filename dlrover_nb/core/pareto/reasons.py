@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 from dlrover_nb.core.structs.plan.resources import Role, diff
 
@@ -74,7 +75,7 @@ def reason(
     lead = f"{change[0].upper()}{change[1:]}"
     longer, rest = total_after / total_before - 1, (_rest(after[1]) - _rest(before[1])) / total_before
     if saved > FELT * total_before and term.term in identified:
-        part = f"{_percent(term.share)} of each step is {PHRASES[term.term]}"
+        part = f"{percent(term.share)} of each step is {PHRASES[term.term]}"
         left = _left(shorter.seconds / term.seconds)
         return f"{part}; with {change} that takes {left}{_rest_words(rest)}."
     if longer < -FELT:
@@ -104,29 +105,25 @@ def _rest_words(rest: float) -> str:
     """Say which part of the present iteration is saved or added beside what the plan changes."""
     if abs(rest) < FELT:
         return ""
-    side = f"{_percent(rest)} longer than that" if rest > 0 else f"another {_percent(-rest)} shorter"
+    side = f"{percent(rest)} longer than that" if rest > 0 else f"another {percent(-rest)} shorter"
     return f"; each step is {side}, and the plan does not explain why"
 
 
 def _left(left: float) -> str:
     """Say how long something takes that took a given part longer."""
-    return "half as long" if abs(left - 0.5) < 0.03 else f"{_percent(1 - left)} less time"
+    return "half as long" if abs(left - 0.5) < 0.03 else f"{percent(1 - left)} less time"
 
 
 def _longer(longer: float) -> str:
     if abs(longer) < FELT:
         return "as long as before"
-    return f"{_percent(abs(longer))} {'longer' if longer > 0 else 'less time'}"
+    return f"{percent(abs(longer))} {'longer' if longer > 0 else 'less time'}"
 
 
 def _rises(gain: float) -> str:
     if abs(gain) < FELT:
         return "stays the same"
-    return f"{'rises' if gain > 0 else 'falls'} {_percent(abs(gain))}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{'rises' if gain > 0 else 'falls'} {percent(abs(gain))}"
 
 
 def count_word(n: int) -> str:

@@ -75,7 +75,7 @@ def read(samples: Samples) -> Windows:
         bad = np.flatnonzero((column < 0) | (column > 1))
         if len(bad):
             raise InvalidValueError(
-                f"{name} must be a part of an iteration, 0 to 1, got {column[bad[0]]} in sample {bad[0]}"
+                f"{name} must be a part of a step, 0 to 1, got {column[bad[0]]} in sample {bad[0]}"
             )
     return windows
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 IDENTIFIED_SD = 0.2  # of a term's share: above it the data does not determine the share
-FELT_SHARE = 0.02  # of an iteration: a further term below it is not named
+FELT_SHARE = 0.02  # of a step: a further term below it is not named
 _FURTHER_WORDS = {
     "contention": "workers wait for what they share, such as cores and the network",
     "barrier": "workers wait for the slowest of them",
@@ -154,17 +154,17 @@ def _note(fit: Fitted) -> str:
         return "No plan was measured yet; the predictions come from similar finished jobs."
     if len(evidence) == 1:
         return (
-            f"One plan was measured, so only its own iteration time is known "
-            f"({np.exp(evidence.log_iter[0]) * 1e3:.3g} ms); the predictions for other plans are ranges."
+            f"We have measured one plan, so we know only its own step time "
+            f"({np.exp(evidence.log_iter[0]) * 1e3:.3g} ms); the predictions for other plans are wide ranges."
         )
-    return f"{len(evidence)} plans were measured; {_known(fit)}{_together(fit)}{_beyond_first(fit)}"
+    return f"We have measured {len(evidence)} plans; {_known(fit)}{_together(fit)}{_beyond_first(fit)}"
 
 
 def _known(fit: Fitted) -> str:
     is_identified = dict(zip(TERMS, fit.identified, strict=True))
     unknown = [term for term in fit.terms if not is_identified[term]]
     if not unknown:
-        return "they show how long each part of an iteration takes."
+        return "they show how long each part of a step takes."
     return f"they do not show yet how long {_join(unknown)} take{'s' * (len(unknown) == 1)}{_because(fit)}."
 
 

@@ -129,7 +129,7 @@ def _check_same_data(old: DataSpec, new: DataSpec) -> None:
     if then != now and not (is_pickle and old.format == new.format):
         raise InvalidValueError(
             f"it was trained on {' '.join(then).strip()}, this job reads {' '.join(now).strip()}; "
-            "leave --from-rows out to train all rows with its parameters"
+            "leave --from-rows out to train all rows, beginning with its parameters"
         )
 
 

@@ -226,7 +226,7 @@ def _for_all_workers(case: _Case) -> str | None:
         return None
     silent = sorted(node for node, iteration in case.facts.iterations.items() if iteration is None)
     if silent:
-        return f"all workers must take it at one iteration, and {silent[0]} has not reported any yet"
+        return f"all workers must change at one step, and {silent[0]} has not reported any yet"
     match case.action:
         case AdjustBatches():
             return _for_these(case, case.action.sizes) or _whole_batch(case.action, case.facts.global_batch)

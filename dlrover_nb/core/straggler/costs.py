@@ -70,17 +70,17 @@ def cost_words(action: Action) -> str:
     """Return what an action costs."""
     match action:
         case AdjustBatches():
-            return "nothing: the global batch stays as it is, and all workers change at one iteration"
+            return "nothing: the global batch stays as it is, and all workers change at one step"
         case BackupWorkers(n=n):
             return "what the workers left out compute; their rows are trained again" if n else "nothing"
         case AdjustRates():
-            return "smaller steps on the rows of slow workers"
+            return "lower learning rates on the rows of slow workers"
         case KillRestart(role=role):
             pause = "training goes on" if role is Role.WORKER else "a pause of some 0.1 s when it takes over"
             return f"the start of another {role} beside it; {pause}"
         case MoveBuckets():
             return "rows are copied while training goes on; then a pause of some 0.1 s"
         case SetSize():
-            return "nothing where it is resized in place; else the start of another node that takes its place"
+            return "nothing where it can be resized in place; otherwise another node starts and replaces it"
         case _ as never:
             assert_never(never)

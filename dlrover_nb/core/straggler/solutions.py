@@ -295,7 +295,7 @@ def _speed(worker: WorkerState) -> float:
 
 def _said(f: Straggler) -> str:
     return (
-        f"{f.node} took {seconds_text(f.iter_s)} for its own part of an iteration over {f.window_s:.0f} s, "
+        f"{f.node} took {seconds_text(f.iter_s)} for its own part of a step over {f.window_s:.0f} s, "
         f"{f.ratio:.1f} times as long as its peers"
     )
 

@@ -190,7 +190,8 @@ def what_if(x: Subject) -> Answer:
     free = steps if x.is_over else [m for m in steps if not m.weighed.refusal]
     if not free:
         sentence = say(
-            "No step is possible now: limits, machines, pins or the state of the job rule out each one."
+            "No larger or smaller plan is possible now: limits, machines, pins or the state of the job rule "
+            "out each one."
         )
         return Answer(Question.WHAT_IF, (sentence,))
     fastest = max(free, key=lambda m: m.samples_per_s or 0.0)

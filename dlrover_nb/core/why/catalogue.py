@@ -53,7 +53,7 @@ _SENTENCES = {
     Question.WHEN: "When?",
     Question.HOW: "How is it done?",
     Question.WHY_NOT: "Why not another plan?",
-    Question.WHAT_IF: "What if one step further?",
+    Question.WHAT_IF: "What would one more bring?",
     Question.OTHERWISE: "What would change it?",
     Question.BEFORE: "What happened before?",
 }

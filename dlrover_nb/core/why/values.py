@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.plan.deadline import percent, span_words
+from dlrover_nb.core.basics.percents import chance_words, percent, signed_percent
+from dlrover_nb.core.structs.plan.deadline import span_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,9 +82,9 @@ def _signed(x: float) -> str:
 _TEXTS: Mapping[Unit, Callable[[float], str]] = {
     Unit.SPEED: lambda x: f"{_number(x)} samples/s",
     Unit.MORE_SPEED: _signed,
-    Unit.CHANGE: lambda x: f"{round(100 * x, 1) + 0.0:+.1f} %",  # no minus sign before zero
-    Unit.SHARE: lambda x: f"{100 * x:.0f} %",
-    Unit.CHANCE: percent,
+    Unit.CHANGE: lambda x: signed_percent(x, 1),
+    Unit.SHARE: percent,
+    Unit.CHANCE: chance_words,
     Unit.TIME: _time,
     Unit.MONEY: lambda x: f"{x:,.4g}",
     Unit.MORE_MONEY: lambda x: f"{x + 0.0:+,.4g}",

@@ -199,7 +199,7 @@ class ApiHandler(PersonHandler):
         if sent is None and self.request.method != "GET" and not self._has_our_token():
             raise RefusedError(HTTPStatus.FORBIDDEN, NOT_OUR_FORM)
         if wait_s := self.api.per_person.take(name or person.name, self.api.clock_s()):
-            raise _too_often("you ask too often", wait_s)
+            raise _too_often("you send too many requests", wait_s)
         return person
 
     async def _by_token(self, sent: str, name: str) -> Person | None:

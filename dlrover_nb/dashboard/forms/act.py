@@ -176,7 +176,7 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
         case NotWrittenError():
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was not done: {_sentence(text)}")
         case BackendError():
-            head = f"Whether {words} of job {job} was done is not known: {_sentence(text)}"
+            head = f"We do not know whether {words} of job {job} was done: {_sentence(text)}"
             return Ended(Fate.UNKNOWN, f"{head} Look at the job and its audit before you ask again.")
         case _:
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was refused: {_sentence(text)}")

@@ -126,7 +126,7 @@ class Door:
         except NotAllowedError as error:
             raise HTTPError(403, "%s", error) from error
         except BackendError as error:
-            raise HTTPError(503, "it cannot be told who asks: %s", error) from error
+            raise HTTPError(503, "we cannot tell who is asking: %s", error) from error
 
     async def end_of_signed_out(self) -> None:
         """End the open requests of people who are not signed in any more, or are another person by now."""

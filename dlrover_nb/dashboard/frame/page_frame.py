@@ -23,8 +23,8 @@ _MEANING = {
     403: "You may not do this.",
     404: "There is no such page.",
     405: "This address does not do that.",
-    413: "What was sent is too large.",
-    429: "These were too many tries: wait a little.",
+    413: "What you sent is too large.",
+    429: "Too many tries: wait a little.",
     500: "The server made a mistake; its log says which.",
     503: "The server cannot do this now.",
 }

@@ -234,7 +234,7 @@ def _answer_block(
         ), False
     owner = snapshot.spec.owner
     if refusal := visit.team.refusal(visit.person, Action.ACCEPT, subject.cluster, owner=owner):
-        return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), False
+        return Paragraph(f"You can look at it, but not decide: {refusal}.", Tone.HINT), False
     return Paragraph(f"Made at {units.clock(proposal.created_at_s)}; it waits for an answer."), True
 
 
@@ -315,10 +315,10 @@ def _second_person(
     """Return what this person can do about a request, and the buttons for it."""
     is_first = visit.person.name == request.first
     if is_first and visit.team.commands.why_not_approve(request, visit.person.name):
-        text = "You asked for this, so another person must approve it. You can take it back."
+        text = "You asked for this, so another person must approve it. You can withdraw it."
         return Paragraph(text, Tone.HINT), ((REFUSE, "Take back"),)
     if refusal := visit.team.refusal(visit.person, request.command.action, key, owner=owner):
-        return Paragraph(f"You can look at it, and not decide: {refusal}.", Tone.HINT), ()
+        return Paragraph(f"You can look at it, but not decide: {refusal}.", Tone.HINT), ()
     waits = "An agent proposed it in your name." if is_first else "It waits for you as the second person."
     return Paragraph(waits), ((APPROVE, "Approve"), (REFUSE, "Refuse"))
 
@@ -337,7 +337,8 @@ def _decide_request(visit: Visit, name: str, form: dict[str, str]) -> Ended:
         if form["action"] == REFUSE:
             why = form["reason"].strip()[:MOST_REASON]
             visit.team.commands.withdraw(name, _asker(visit), handle.facts(command), why)
-            return Ended(Fate.DONE, f"{name} was refused: {command.words} of job {command.job} is not done.")
+            what = f"{command.words} of job {command.job}"
+            return Ended(Fate.DONE, f"{name} was refused: {what} will not be carried out.")
         made = handle.approve(request)
     except DlroverError as error:
         return refused(error, command.words if command.job else name, {"job": command.job}, handle)

@@ -131,7 +131,7 @@ class FileHandler(FormHandler):
         try:
             line = Flash(Tone.NEWS, self._kept(form, files[0]["body"] if files else b""))
         except DlroverError as error:
-            line = Flash(Tone.WARNING, f"The file was not taken: {error}")
+            line = Flash(Tone.WARNING, f"The file was not accepted: {error}")
         return back_to(form | {"back": "job"}, self.flash((line,)))
 
     def _kept(self, form: dict[str, str], content: bytes) -> str:

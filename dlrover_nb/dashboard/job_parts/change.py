@@ -9,6 +9,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table
 from dlrover_nb.widgets.jobs.headline import headline, sentence_alone
 from dlrover_nb.widgets.jobs.plans import SAME, currency, diff_rows, proposal_facts
+from dlrover_nb.widgets.oom import full_in_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Proposal
@@ -32,9 +33,8 @@ def _headroom_row(line: MemoryLine, before: ResourcePlan, after: ResourcePlan) -
     new = after.role(line.role)
     is_spread_anew = line.role is Role.PS and new.count != before.ps.count
     then = units.MISSING if is_spread_anew else units.percent(1 - line.now_mib / new.memory_mib)
-    full = units.duration(line.full_in_s) if line.full_in_s is not None else "not before the end"
     left = units.percent(1 - line.now_mib / line.limit_mib)
-    return (str(line.role), units.memory(line.now_mib), left, then, full)
+    return (str(line.role), units.memory(line.now_mib), left, then, full_in_words(line))
 
 
 def change_blocks(proposal: Proposal, snapshot: JobSnapshot) -> tuple[Block, ...]:

@@ -141,7 +141,7 @@ def _of_rounds(sheet: _Sheet) -> tuple[_Order, ...]:
     if sheet.snapshot.spec.sync is not Sync.BSP:
         return ()
     limits = {"min": "0", "step": "1", "required": ""}
-    field = sheet.number("backup", "Workers that a round may go on without", limits, "1")
+    field = sheet.number("backup", "Workers that a step may go on without", limits, "1")
     return (sheet.order("backup", "Backup workers", "Set backup workers", field),)
 
 

@@ -32,7 +32,7 @@ def brain_blocks(visit: Visit, jobs: Sequence[JobSummary]) -> tuple[Block, ...]:
     try:
         rounds = visit.team.rounds.recent(now_s - RECENT_S)
     except DlroverError as error:
-        return (Paragraph(f"What it decided is not known: {error.text}", Tone.HINT),)
+        return (Paragraph(f"We do not know what it decided: {error.text}", Tone.HINT),)
     shown = about(rounds, {job.name for job in jobs})
     if shown is None:
         return (Paragraph(NONE, Tone.HINT),)

@@ -49,7 +49,7 @@ _PACKED = (
     "Placed anew, largest first: the sums are exact, a node may stand on another machine of the same size."
 )
 
-NO_SWAP = "None: no step down of one job pays for a step up of another."
+NO_SWAP = "None: no job gains more from a change than another would lose by it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _of(words: Callable[[float], str], total: float, used: float) -> str:
 
 
 def _unknown(why: str) -> tuple[Block, ...]:
-    return (Paragraph(f"What the machines offer is not known: {why}", Tone.HINT),)
+    return (Paragraph(f"We do not know what the machines offer: {why}", Tone.HINT),)
 
 
 def _users(visit: Visit, jobs: Sequence[JobSummary], capacity: Capacity | None) -> tuple[Listing, ...]:
@@ -170,7 +170,8 @@ def _notes(
     """Return which jobs the gains leave out, and why."""
     notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
     if unmeasured := sorted(set(answers) - {step.job for step in steps}):
-        notes.append(Paragraph(f"Not measured long enough to predict: {', '.join(unmeasured)}.", Tone.HINT))
+        names = ", ".join(unmeasured)
+        notes.append(Paragraph(f"Not measured for long enough to predict: {names}.", Tone.HINT))
     if words := left_out_words(n_all):
         notes.append(Paragraph(words, Tone.HINT))
     return notes

@@ -86,7 +86,7 @@ def body(visit: Visit) -> Markup:
         if (waits := waits_of(snapshot, queued))
     ]
     notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
-    notes += [Paragraph(f"What is free is not known: {unknown}", Tone.HINT)] if unknown else []
+    notes += [Paragraph(f"We do not know what is free: {unknown}", Tone.HINT)] if unknown else []
     notes += [Paragraph(words, Tone.HINT)] if (words := left_out_words(len(jobs))) else []
     return render("waiting.html", root=visit.root, notes=notes, jobs=waiting, nobody=NOBODY)
 
@@ -156,7 +156,7 @@ def _fitting(visit: Visit, snapshot: JobSnapshot, plan: ResourcePlan | None) -> 
     if plan is None:
         return _Fit(("No plan of this job fits beside the other jobs now.",))
     if plan == snapshot.target:
-        return _Fit(("What it wants fits beside the other jobs now: it should start soon.",))
+        return _Fit(("It fits beside the other jobs now, so it should start soon.",))
     words, spec = f"The largest plan that fits now: {plan}.", snapshot.spec
     if plan == snapshot.running:
         return _Fit((words, "It runs already."))

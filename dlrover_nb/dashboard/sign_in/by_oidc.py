@@ -60,7 +60,7 @@ class OidcSignIn(WithoutSecret):
         try:
             check_name(name)
         except InvalidValueError as error:
-            raise NotAllowedError(f"the provider names nobody: {error}") from error
+            raise NotAllowedError(f"the provider did not say who is signed in: {error}") from error
         return self.sessions.start(with_groups(name, groups, (), self._groups), note=token), name
 
     def leave(self, session: Session, back: str) -> str:

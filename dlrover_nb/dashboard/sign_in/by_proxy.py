@@ -55,7 +55,7 @@ class ProxySignIn(WithoutSecret):
         peer = request.remote_ip or ""
         if not self._is_socket and not settings.is_trusted(peer):
             if named or groups:
-                raise NotAllowedError(f"{peer} may not say who asks: it is no trusted proxy of this server")
+                raise NotAllowedError(f"{peer} may not say who is signed in: it is not a trusted proxy")
             return None
         if not named:
             return None
@@ -73,7 +73,7 @@ class ProxySignIn(WithoutSecret):
         try:
             check_name(name)
         except InvalidValueError as error:
-            raise NotAllowedError(f"the proxy names nobody: {error}") from error
+            raise NotAllowedError(f"the proxy did not say who is signed in: {error}") from error
         of = tuple(each.strip() for each in groups.split(",") if each.strip())
         return with_groups(name, of, self._groups.get("*", ()), self._groups)
 

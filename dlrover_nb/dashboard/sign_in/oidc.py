@@ -326,9 +326,9 @@ def who_is(claims: Mapping[str, Any], settings: OidcSettings) -> tuple[str, tupl
     """Return name and groups of the person whom claims describe; `NotAllowedError` where they name nobody."""
     name = claims.get(settings.name_claim)
     if not isinstance(name, str):
-        raise NotAllowedError(f"the provider does not tell {settings.name_claim}; ask for its scope")
+        raise NotAllowedError(f"the provider does not send {settings.name_claim}; ask for its scope")
     if settings.name_claim == "email" and claims.get("email_verified") is not True:
-        raise NotAllowedError("the provider has not verified your address of mail; verify it there")
+        raise NotAllowedError("the provider has not verified your e-mail address; verify it there")
     value = claims.get(settings.groups_claim, [])
     groups = value if isinstance(value, list) else []
     return name, tuple(each for each in groups if isinstance(each, str))

@@ -41,7 +41,7 @@ QUESTION = argument(
     "--question",
     metavar="N|WORD",
     type=one_of("question", [word for each in Question for word in (each, str(each.number))]),
-    help=f"one of {', '.join(f'{each.number} {each}' for each in Question)}; without it all are answered",
+    help=f"one of {', '.join(f'{each.number} {each}' for each in Question)}; default: all",
 )
 SOLUTION = argument(
     "--solution",

@@ -69,7 +69,7 @@ def tokens(
         if name is None:
             what = "the name of a person" if action == "add" else "the id of a token"
             raise InvalidValueError(
-                f"server tokens {action} must be told {what}, got none; `server tokens list` shows both"
+                f"server tokens {action} needs {what}, got none; `server tokens list` shows both"
             )
         if action == "remove":
             return _removed(table, name)
@@ -81,7 +81,7 @@ def tokens(
 
 def _removed(table: Tokens, name: str) -> Note:
     gone = table.remove(name)
-    return Note(f"The token {gone.id[:N_ID]} of {gone.person} is valid no more")
+    return Note(f"The token {gone.id[:N_ID]} of {gone.person} is no longer valid")
 
 
 def mcp(commands: Commands) -> None:

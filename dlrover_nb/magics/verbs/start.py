@@ -143,7 +143,7 @@ SUBMIT_FLAGS: FlagTable = (
         "KIND",
         "asp, bsp or ssp: how far workers may run ahead; or allreduce, without PS",
     ),
-    ("--staleness", "staleness", whole, "N", "bound of ssp, in iterations"),
+    ("--staleness", "staleness", whole, "N", "bound of ssp, in steps"),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
     ("--migration", "migration", one_of("migration", Migration), "KIND", "seamless or restart"),
     (
@@ -172,7 +172,7 @@ SUBMIT_FLAGS: FlagTable = (
         "early_stopping.metric",
         one_of("metric", Metric),
         "METRIC",
-        "auc or log_loss (of held-out rows), or loss (of training); default: no early end",
+        "auc or log_loss (of held-out rows), or loss (of training); default: never end early",
     ),
     (
         "--patience",
@@ -187,7 +187,7 @@ SUBMIT_FLAGS: FlagTable = (
         "early_stopping.target",
         number,
         "X",
-        "value of the metric at which training ends; default: no value does",
+        "value of the metric at which training ends; default: no target",
     ),
     ("--decline", "early_stopping.decline", number, "SHARE", "of all gained so far that counts as a gain"),
 )

@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.detached import has_started_at
@@ -185,7 +186,8 @@ class Injector:
         else:
             how = "(it has no control group of its own)"
         ran_s = share * SHARE_PERIOD_S
-        _say(Answer(how=self._hold(f"stopped for {1 - share:.0%} of each {SHARE_PERIOD_S:g} s {how}").how))
+        what = f"stopped for {percent(1 - share)} of each {SHARE_PERIOD_S:g} s {how}"
+        _say(Answer(how=self._hold(what).how))
         while True:
             self._stopper.run(ran_s)
             if self._stopper.may_stop:
@@ -193,7 +195,7 @@ class Injector:
             self._stopper.news.clear()
 
     def _lower(self, group: Path, share: float) -> NoReturn:
-        hold = self._hold(f"the CPU quota of {group} is lowered to {share:.0%}")
+        hold = self._hold(f"the CPU quota of {group} is lowered to {percent(share)}")
         quota = cpu_group.lowered(group, share)
         self._file.write(replace(hold, quota=quota))
         cpu_group.write(quota)

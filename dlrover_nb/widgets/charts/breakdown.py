@@ -1,8 +1,8 @@
-"""Breakdown of an iteration's time: by node over the last minute, and by role over time.
+"""Breakdown of a step's time: by node over the last minute, and by role over time.
 
 Shares are shares of time: each report covers its window, so the mean over reports is the node's share. The
-seconds are those of one iteration, weighted by the number of iterations. Parts always sum to the whole: the
-rest of an iteration is `other`, and printed percents are rounded to sum to 100.
+seconds are those of one step, weighted by the number of steps. Parts always sum to the whole: the
+rest of a step is `other`, and printed percents are rounded to sum to 100.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.series import Flags, Floats, NodeRows
 
-TITLE = "Where an iteration's time goes"
+TITLE = "Where a step's time goes"
 PARTS = ("data", "lookup", "compute", "update", "peers", "idle", "other")
 KINDS = (
     Kind("data: waits for data", SKY, "right_diagonal_line"),
@@ -48,7 +48,7 @@ _OTHER = PARTS.index("other")
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The mean iteration of a node, and the shares of its parts in the order of `PARTS`; they sum to 1."""
+    """The mean step of a node, and the shares of its parts in the order of `PARTS`; they sum to 1."""
 
     name: str
     iter_s: float
@@ -80,7 +80,7 @@ class Columns:
 
     @property
     def shown(self) -> tuple[Spent, ...]:
-        """The nodes shown: all, or those with the longest iterations, a few of them PS."""
+        """The nodes shown: all, or those with the longest steps, a few of them PS."""
         if len(self.nodes) <= rows_of.MOST_ROWS:
             return self.nodes
         slow = sorted(self.nodes, key=lambda s: s.iter_s, reverse=True)
@@ -92,7 +92,7 @@ class Columns:
     def note(self) -> str:
         """Describe what is left out."""
         n = len(self.nodes) - len(self.shown)
-        return f"The {len(self.shown)} longest iterations; {n} more nodes are not shown." if n else ""
+        return f"The {len(self.shown)} nodes with the longest steps; {n} more are not shown." if n else ""
 
 
 def columns(
@@ -140,7 +140,7 @@ def _spent(name: str, seconds: Floats, *, is_ps: bool) -> Spent:
     """Return the mean of a node's reports; seconds: ndarray of shape (parts, reports)."""
     total_s = seconds.sum(axis=0)
     shares = (seconds / total_s).mean(axis=1)
-    n_iter_per_s = (1.0 / total_s).mean()  # reports cover equal times: their iterations weigh the seconds
+    n_iter_per_s = (1.0 / total_s).mean()  # reports cover equal times: their steps weigh the seconds
     return Spent(name, float(1.0 / n_iter_per_s), tuple((shares / shares.sum()).tolist()), is_ps)
 
 
@@ -162,7 +162,7 @@ def marks(data: Columns) -> Drawing:
     """Describe the chart: a bar for each node, and below it a stack over time for each role."""
     bars = bar_strips(data)
     panels: tuple[Panel, ...] = (bars, *(_plot(course, data) for course in data.courses))
-    return Drawing(TITLE, bars.desc, panels, "" if data.nodes else "No node has reported an iteration yet.")
+    return Drawing(TITLE, bars.desc, panels, "" if data.nodes else "No node has reported a step yet.")
 
 
 def static_bars(snapshot: JobSnapshot, series: SeriesChunk | None) -> StaticChart:
@@ -216,7 +216,7 @@ def _words(data: Columns) -> str:
         f"{s.name}: " + ", ".join(f"{p} {v}" for p, v in zip(PARTS, units.percents(s.shares), strict=True))
         for s in data.shown[:4]
     )
-    return "Shares of the mean iteration. " + "; ".join(parts) + "."
+    return "Shares of the mean step. " + "; ".join(parts) + "."
 
 
 def _plot(course: Course, data: Columns) -> Plot:
@@ -236,11 +236,11 @@ def _plot(course: Course, data: Columns) -> Plot:
 
 
 def data_table(data: Columns) -> Table:
-    """Return the same numbers as a table, with the seconds of one iteration."""
+    """Return the same numbers as a table, with the seconds of one step."""
     used = used_parts(data)
     rows = tuple((s.name, units.duration(s.iter_s), *(_cells(s)[i] for i in used)) for s in data.shown)
-    note = " ".join(filter(None, ("Share of the time, and seconds of one iteration.", data.note)))
-    return Table(TITLE, ("node", "iteration", *(PARTS[i] for i in used)), rows, note)
+    note = " ".join(filter(None, ("Share of the time, and seconds of one step.", data.note)))
+    return Table(TITLE, ("node", "step", *(PARTS[i] for i in used)), rows, note)
 
 
 def _cells(spent: Spent) -> tuple[str, ...]:

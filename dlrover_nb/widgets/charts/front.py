@@ -12,8 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.decisions.candidates import EFFORT_UNIT
-from dlrover_nb.core.structs.plan.deadline import percent
 from dlrover_nb.core.structs.plan.prices import ARE_ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
@@ -203,9 +203,9 @@ def words(dot: Dot, cost_unit: str) -> str:
     """Return a plan's throughput and cost as one line."""
     c, p = dot.candidate, dot.candidate.prediction
     untried = ", extrapolated" if p.extrapolates else ""
-    in_time = "" if c.in_time is None else f", {percent(c.in_time)} probable by the deadline"
+    in_time = "" if c.in_time is None else f", {chance_words(c.in_time)} chance to meet the deadline"
     if c.in_budget is not None and c.end_cost is not None:
-        in_time += f", {c.end_cost:,.4g} until the end ({percent(c.in_budget)} within the budget)"
+        in_time += f", {c.end_cost:,.4g} until the end ({chance_words(c.in_budget)} within the budget)"
     return (
         f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
         f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}{in_time}"
@@ -279,7 +279,7 @@ CHANCES: Mapping[str, Callable[[Candidate], float | None]] = MappingProxyType(
 
 
 def _chance(chance: float | None) -> str:
-    return units.MISSING if chance is None else percent(chance)
+    return units.MISSING if chance is None else chance_words(chance)
 
 
 CHART = chart(

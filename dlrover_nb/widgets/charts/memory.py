@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine, SeriesChunk
 
 TITLE = "Memory per node"
+LEAST_RISK = 0.01  # a smaller chance to run out of memory is not worth a word
 _MOST_NAMED = 6  # nodes in the legend of a live chart
 _LEAST_LOOK_AHEAD_S = 30.0
 _LOOK_AHEAD = 0.5  # of the time so far: the past stays the larger part of the chart
@@ -210,9 +212,9 @@ def _words(data: Columns) -> str:
         f"largest {m.role} uses {units.memory(m.now_mib)} of {units.memory(m.limit_mib)}" for m in data.lines
     ]
     parts += [
-        f"a {m.role} will run out of memory before the end with a probability of {m.oom_probability:.0%}"
+        f"a {m.role} has a {chance_words(m.oom_probability)} chance to run out of memory before the end"
         for m in data.lines
-        if m.oom_probability is not None and data.forecasts
+        if m.oom_probability is not None and m.oom_probability >= LEAST_RISK and data.forecasts
     ]
     uses = "; ".join(parts) or "no reports yet"
     return f"Resident memory of {len(data.nodes.values)} nodes over time; {uses}."

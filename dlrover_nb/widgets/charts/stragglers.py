@@ -1,6 +1,6 @@
 """Stragglers: a strip of time for each worker, marked where it was slower than the others by the threshold.
 
-The rule is `core.straggler.detect`'s: a worker's mean iteration over that of the other workers, without the
+The rule is `core.straggler.detect`'s: a worker's mean step over that of the other workers, without the
 time it waits for its peers. Cells over the threshold have a cross, so that the chart is readable without
 color.
 
@@ -78,14 +78,14 @@ class Columns:
             return "No two workers have reported at the same time yet."
         if self.rule:
             return (
-                f"Mean iteration over that of the other workers, in windows of "
+                f"Mean step over that of the other workers, in windows of "
                 f"{units.duration(self.window_s)}; found slow by the job's controller ({self.rule}): "
                 f"{', '.join(self.now)}."
             )
         now = f"in the last window {', '.join(self.now)}" if self.now else "none in the last window"
         n_over = sum(cell.is_over for cell in self.cells)
         return (
-            f"Mean iteration over that of the other workers, in windows of {units.duration(self.window_s)}; "
+            f"Mean step over that of the other workers, in windows of {units.duration(self.window_s)}; "
             f"from {self.threshold:g} times on a worker is a straggler: {now}, {n_over} cells in all."
         )
 
@@ -208,7 +208,7 @@ def data_table(data: Columns) -> Table:
     head = (
         "worker",
         "when (m:ss)",
-        "own iteration",
+        "own step",
         "times the others",
         "found slow" if data.rule else f"over {data.threshold:g}",
     )

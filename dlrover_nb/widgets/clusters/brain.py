@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
 
 QUEUE_HEAD = ("place", "job", "owner", "asks for", "starts with", "why")
-HEAD = ("job", "owner", "runs", "is meant to have", "cores", "may plan with", "why not more")
-NO_JOBS = "No job in auto mode takes part now."
+HEAD = ("job", "owner", "runs", "should get", "cores", "at most", "why not more")
+NO_JOBS = "No job in auto mode can be planned now."
 
 
 def brain_view(brain_round: BrainRound) -> View:
@@ -22,22 +22,22 @@ def brain_view(brain_round: BrainRound) -> View:
         ("planned by", f"{brain_round.by}, term {brain_round.term}, round {brain_round.number}"),
         (
             "jobs",
-            f"{len(brain_round.shares)} of {len(brain_round.shares) + len(brain_round.apart)} take part",
+            f"{len(brain_round.shares)} of {len(brain_round.shares) + len(brain_round.apart)} planned",
         ),
         (
             "choice",
-            "that of the round before: no other is clearly better" if brain_round.is_kept else "a new one",
+            "as before: no other is clearly better" if brain_round.is_kept else "new in this round",
         ),
     ]
     blocks: list[Block] = [Facts(tuple(facts))]
     if brain_round.note:
         blocks.append(Paragraph(brain_round.note, Tone.WARNING))
     rows = tuple(_row(share) for share in brain_round.shares)
-    blocks.append(Table("What jobs are meant to have", HEAD, rows) if rows else Paragraph(NO_JOBS))
+    blocks.append(Table("What each job should get", HEAD, rows) if rows else Paragraph(NO_JOBS))
     if brain_round.queue:
         blocks.append(Table("The queue", QUEUE_HEAD, tuple(_queue_row(each) for each in brain_round.queue)))
     if brain_round.apart:
-        blocks.append(Table("Jobs that take no part", ("job", "why"), brain_round.apart))
+        blocks.append(Table("Jobs left out", ("job", "why"), brain_round.apart))
     return View(f"The brain of {brain_round.cluster}", tuple(blocks))
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 MOST_NAME = 50  # letters that are kept of the name
 GO_ON, RUN_AGAIN = "Go on…", "Run again…"
 NOT_WRITTEN = (
-    "This job cannot be written out whole: its code or its secrets are known only where it was defined; "
-    "submit it again from there."
+    "This job cannot be shown as a complete file, because its code or its secrets exist only where it was "
+    "defined; submit it again from there."
 )
 
 

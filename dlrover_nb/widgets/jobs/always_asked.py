@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import signed_percent
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import moves, units
 from dlrover_nb.widgets.blocks import Paragraph, escape
 from dlrover_nb.widgets.jobs.headline import headline
-from dlrover_nb.widgets.oom import NEVER
+from dlrover_nb.widgets.oom import full_in_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Outcome
@@ -57,7 +58,7 @@ def _memory(snapshot: JobSnapshot) -> str:
         return ""
     fullest = max(snapshot.memory, key=lambda line: line.now_mib / line.limit_mib)
     name = "PS" if fullest.role is Role.PS else str(fullest.role)
-    full = NEVER if fullest.full_in_s is None else f"in about {units.duration(fullest.full_in_s)}"
+    full = f"{'' if fullest.full_in_s is None else 'in about '}{full_in_words(fullest)}"
     return f"{units.percent(fullest.now_mib / fullest.limit_mib)} of a {name}, full {full}"
 
 
@@ -98,4 +99,4 @@ def _turned_out(outcome: Outcome) -> str:
         return units.rate(outcome.measured_samples_per_s)
     more = outcome.comparable_samples_per_s / outcome.predicted.samples_per_s - 1
     side = "slower than" if more < 0 else "faster than"
-    return f"{'as' if outcome.inside_band else side} predicted ({100 * more:+.0f} %)"
+    return f"{'as' if outcome.inside_band else side} predicted ({signed_percent(more)})"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
-from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
@@ -155,17 +156,18 @@ def deadline_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[
     """Return how probable a plan meets the deadline, and its margin; nothing without a deadline."""
     if new.in_time is None or new.margin_s is None:
         return ()
-    before = "" if old is None or old.in_time is None else f"{percent(old.in_time)} to "
-    return (("by the deadline", f"{before}{percent(new.in_time)} probable, {margin_words(new.margin_s)}"),)
+    before = "" if old is None or old.in_time is None else f"{chance_words(old.in_time)} to "
+    chance = f"{before}{chance_words(new.in_time)} chance"
+    return (("by the deadline", f"{chance}, {margin_words(new.margin_s)}"),)
 
 
 def budget_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[str, str], ...]:
     """Return what a plan costs until the end, and how probable the rest of the total budget is enough."""
     if new.in_budget is None or new.end_cost is None:
         return ()
-    before = "" if old is None or old.in_budget is None else f"{percent(old.in_budget)} to "
+    before = "" if old is None or old.in_budget is None else f"{chance_words(old.in_budget)} to "
     cost = "" if old is None or old.end_cost is None else f"{old.end_cost:,.4g} to "
-    words = f"{before}{percent(new.in_budget)} probable, {cost}{new.end_cost:,.4g} until the end"
+    words = f"{before}{chance_words(new.in_budget)} chance, {cost}{new.end_cost:,.4g} until the end"
     return (("within the budget", words),)
 
 
@@ -247,10 +249,10 @@ def fit_tables(fit: FitReport) -> tuple[Block, ...]:
     """Return a fit in numbers."""
     note = f"{_error_words(fit)}; {fit_words(fit)}"
     if not any(c.identified for c in fit.coefficients):
-        return (Paragraph(f"So far we can only measure the terms of the iteration time together. {note}"),)
+        return (Paragraph(f"So far we can only measure the terms of the step time together. {note}"),)
     rows = tuple(_coefficient_row(c) for c in fit.coefficients)
     head = ("term", "coefficient", "standard error", "determined")
-    return (Table("Terms of the fitted iteration time", head, rows, note), *_form_blocks(fit))
+    return (Table("Terms of the fitted step time", head, rows, note), *_form_blocks(fit))
 
 
 def _error_words(fit: FitReport) -> str:
@@ -264,14 +266,14 @@ def _error_words(fit: FitReport) -> str:
 
 
 def _form_blocks(fit: FitReport) -> tuple[Block, ...]:
-    """Return the forms of the iteration time behind the prediction, where there is a choice."""
+    """Return the forms of the step time behind the prediction, where there is a choice."""
     if len(fit.forms) < 2:
         return ()
     rows = tuple(
         (f.name, units.percent(f.weight), units.MISSING if f.cv_error is None else f"{f.cv_error:.3g}")
         for f in fit.forms
     )
-    head = ("form of T_iter", "weight", "error on plans left out")
+    head = ("form of the step time", "weight", "error on plans left out")
     return (Table("Forms behind the prediction", head, rows),)
 
 
@@ -355,7 +357,9 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 def host_cell(o: Outcome) -> str:
     """Say which part of the plan's speed its host gave: when it was predicted, and while it was measured."""
     then, now = 1.0 if o.predicted is None else o.predicted.host, 1 - o.host_share
-    return units.MISSING if min(then, now) > 1 - FELT_SHARE else f"{then:.0%}, then {now:.0%}"
+    if min(then, now) > 1 - FELT_SHARE:
+        return units.MISSING
+    return f"{units.percent(then)}, then {units.percent(now)}"
 
 
 def _outcome_row(o: Outcome) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
@@ -17,7 +18,7 @@ from dlrover_nb.widgets.charts import CHARTS, breakdown, stragglers
 from dlrover_nb.widgets.jobs.always_asked import always_asked_line
 from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.host_wishes import host_blocks
-from dlrover_nb.widgets.oom import clock_words, remedy, running_out
+from dlrover_nb.widgets.oom import clock_words, full_in_words, remedy, running_out
 from dlrover_nb.widgets.rows.columns import MEMORY, NODES, STATUS
 from dlrover_nb.widgets.rows.job_cells import line_of
 from dlrover_nb.widgets.rows.job_columns import NOTEBOOK, job_cells
@@ -313,7 +314,7 @@ def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     nodes = snapshot.nodes
     if not nodes:
         return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
-    head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "iteration")
+    head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "step")
     shown = _outstanding(nodes)
     n_more = len(nodes) - len(shown)
     more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
@@ -385,7 +386,7 @@ def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 def memory_table(lines: Sequence[MemoryLine]) -> Table:
     """Return use, growth and limit of memory per role."""
     head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "limit met in", "chance")
-    note = "Chance: of a node that runs out of memory before the end of the job."
+    note = "Chance that a node runs out of memory before the job ends."
     return Table("Memory", head, tuple(map(_memory_row, lines)), note)
 
 
@@ -400,8 +401,8 @@ def _memory_row(m: MemoryLine) -> tuple[str, ...]:
         f"{units.memory(m.at_end_low_mib)} to {units.memory(m.at_end_high_mib)}"
         if has_range
         else units.MISSING,
-        units.duration(m.full_in_s) if m.full_in_s is not None else "not before the end",
-        units.percent(m.oom_probability),
+        full_in_words(m),
+        units.MISSING if m.oom_probability is None else chance_words(m.oom_probability),
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
-NOTHING = "No straggler: no node is slower than the others of its role by the rule."
+NOTHING = "No stragglers: by the rule, no node is slower than the others of its role."
 
 
 def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
@@ -31,7 +31,7 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
     opened, errors = mitigations.open_blocks(snapshot), mitigations.error_blocks(snapshot)
     if not review.times:
         slow = mitigations.slow_blocks(snapshot)
-        nothing = Paragraph("No node has reported an iteration yet.", Tone.HINT)
+        nothing = Paragraph("No node has reported a step yet.", Tone.HINT)
         return View(title, (*slow, nothing, *errors, *opened))
     rows = tuple(_row(each, review, job) for each in review.times)
     settings = review.settings
@@ -40,11 +40,11 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
         Paragraph(_found_words(review, job), Tone.WARNING if review.findings else Tone.PLAIN),
         *mitigations.slow_blocks(snapshot),
     ]
-    blocks.append(Table(f"Time of an iteration by node, {windows}", HEAD, rows))
+    blocks.append(Table(f"Time of a step by node, {windows}", HEAD, rows))
     blocks += errors
     blocks += opened or [block for each in review.proposed for block in _proposed(each, job)]
     if review.findings and not (review.proposed or opened):
-        blocks.append(Paragraph(f"{review.solution} asks for nothing: see its rules.", Tone.HINT))
+        blocks.append(Paragraph(f"{review.solution} proposes nothing: see its rules.", Tone.HINT))
     return View(title, tuple(blocks))
 
 

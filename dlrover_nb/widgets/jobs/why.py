@@ -1,8 +1,8 @@
 """Why a plan, and what if another: answers of `core.why` and of `structs.decisions.query_answers` as views.
 
 A recommendation needs its reasons. So the view begins with the answers to nine questions, short and in the
-order in which people ask them; below stand what they rest on: the binding constraint, the effect of one step
-along each axis, the parts of an iteration, and the measurements.
+order in which people ask them; below stand what they rest on: the binding constraint, the effect of one
+change along each axis, the parts of a step, and the measurements.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
 POSSIBLE = ("possible",)
-LEAST_REST = 0.005  # of an iteration: less is shown as none
+LEAST_REST = 0.005  # of a step: less is shown as none
 _PART_WORDS = {REST: PHRASES[REST], HOST: "other work on the host"}
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "No prediction yet: we are still measuring the plan that runs."
@@ -63,7 +63,7 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question
 
 
 def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
-    """Return what the answers rest on: constraints, next steps, parts of an iteration, measurements."""
+    """Return what the answers rest on: constraints, next changes, parts of a step, measurements."""
     money = currency(snapshot)
     blocks: list[Block] = [Paragraph(e.why)] if e.proposal is None else []
     blocks += _gain_blocks(e, snapshot)
@@ -152,12 +152,12 @@ def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
 def marginal_blocks(
     marginals: Sequence[Marginal], money: units.Currency, snapshot: JobSnapshot | None = None
 ) -> tuple[Block, ...]:
-    """Return the effect and cost of one step along each axis, and of plans that ran what they gave.
+    """Return the effect and cost of one change along each axis, and of plans that ran what they gave.
 
     Parameters
     ----------
     snapshot
-        Of the job; in an ended one no step is possible. None: nothing is known of it.
+        Of the job; in an ended one no change is possible. None: nothing is known of it.
     """
     has_ended = snapshot is not None and snapshot.phase.is_final
     refusal = () if has_ended else _refused(_refusal_of_all([m.weighed for m in marginals]))
@@ -197,7 +197,7 @@ def _marginals_table(
     weighed = [m.weighed for m in marginals]
     possible, (head_tried, *ran) = _possible(weighed), _tried(weighed, snapshot)
     head = (
-        "one step",
+        "one change",
         "samples/s",
         "change",
         f"{money.name} per hour",
@@ -208,7 +208,7 @@ def _marginals_table(
     cells = zip(marginals, ran, possible, strict=True)
     rows = tuple((*_marginal_row(m), *speed, *cell) for m, speed, cell in cells)
     return Table(
-        "What the next step would bring", head, rows, "Predictions; everything else stays as in this plan."
+        "What one more change would bring", head, rows, "Predictions; everything else stays as in this plan."
     )
 
 
@@ -236,7 +236,7 @@ def _probe_blocks(e: Explanation) -> tuple[Block, ...]:
 
 
 def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Block, ...]:
-    """Return the predicted parts of an iteration, as far as the measurements distinguish them."""
+    """Return the predicted parts of a step, as far as the measurements distinguish them."""
     if candidate is None or not candidate.breakdown:
         return ()
     terms = {c.term for c in fit.coefficients if c.identified} if fit else set()
@@ -254,7 +254,7 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     rows = tuple((name, units.duration(seconds), units.percent(share)) for name, seconds, share in parts)
     n = sum(t.term != REST for t in rest)
     note = f"We can only measure these {_COUNTS[n] if n < len(_COUNTS) else n} together." if n > 1 else ""
-    return (Table("Predicted parts of an iteration", ("part", "time", "share"), rows, note),)
+    return (Table("Predicted parts of a step", ("part", "time", "share"), rows, note),)
 
 
 def _felt(candidate: Candidate) -> list[TermShare]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE
-from dlrover_nb.core.structs.plan.deadline import percent as chance_words
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.mitigations import gain_words
 from dlrover_nb.widgets.rows.job_sentence import job_sentence

@@ -125,13 +125,13 @@ def test_the_network_of_a_ps_is_full_where_more_than_a_tenth_of_thirty_samples_s
     found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, link=GBIT, full=full))
     assert found.bottleneck is (Bottleneck.PS_NETWORK if is_psn else Bottleneck.MAXIMUM_UTILIZATION)
     if is_psn:
-        assert "4 of the last 30 network samples of ps-0 exceed 90% of 1 Gbit/s" in found.words
+        assert "4 of the last 30 network samples of ps-0 exceed 90 % of 1 Gbit/s" in found.words
 
 
 def test_without_the_capacity_of_a_link_no_network_is_claimed_and_the_sentence_says_so():
     found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, full=30))
     assert found.bottleneck is Bottleneck.MAXIMUM_UTILIZATION
-    assert "60% of 9 cores are used (workers 60%, PS 60%)" in found.words
+    assert "60 % of 9 cores are used (workers 60 %, PS 60 %)" in found.words
     assert "set link_gbit_per_s" in found.words
 
 
@@ -142,7 +142,7 @@ def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_
     assert fixed == {Role.PS}
     assert (
         diagnose(small, fixed=fixed).words
-        == "No bottleneck: 88% of 2.25 cores are used (workers 97%, PS 20%)."
+        == "No bottleneck: 88 % of 2.25 cores are used (workers 97 %, PS 20 %)."
     )
     assert fixed_roles(plan(2, 1, 1, 1), BOUNDS, Pins(worker_cpu=1.0)) == {Role.WORKER}
 
@@ -355,6 +355,6 @@ def test_a_move_says_who_uses_how_much():
     (first, *_) = node_moves(role_use(Role.PS, 1.0, [0.3, 4.0], [1.0, 1.0]), BOUNDS, Pins())
     assert (first.action.node, first.action.cpu) == ("ps-0", 0.38)
     assert first.reason == (
-        "By nearchus: ps-0 uses 30% of its cores and the others 100%; "
+        "By nearchus: ps-0 uses 30 % of its cores and the others 100 %; "
         "the 2 cores of all 2 parameter servers go where they are used"
     )

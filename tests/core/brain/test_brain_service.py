@@ -179,7 +179,7 @@ def test_a_round_that_outlasts_its_lease_renews_it_unless_another_has_it(cluster
 
     monkeypatch.setattr(one._rounds, "_hand_out", late)
     refused = {share.job: share.refused for share in planned(one).shares}
-    assert set(refused.values()) == {"another planner has taken over" if is_taken else ""}
+    assert set(refused.values()) == {"another brain has taken over" if is_taken else ""}
 
 
 def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(still, url):
@@ -217,8 +217,8 @@ def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(still):
 def test_why_says_who_planned_and_why_there_is_no_more(cluster):
     link = cluster.job("ads").link
     until(lambda: link.snapshot().front is not None, what="an analysis")
-    link.allot(Allotment(Quota(5.0), "Needs 4 more cores (0 free). feed is to get 8 more cores.", "one", 1))
-    assert "one: Needs 4 more cores (0 free). feed is to get 8 more cores." in link.explain(None).binding
+    link.allot(Allotment(Quota(5.0), "Needs 4 more cores (0 free). feed gets 8 more cores.", "one", 1))
+    assert "one: Needs 4 more cores (0 free). feed gets 8 more cores." in link.explain(None).binding
 
 
 class Packed(CallLink):

@@ -126,7 +126,7 @@ def test_the_short_job_gets_the_cores_and_the_long_one_is_told_who_got_them():
     assert found.shares["long"].plan == offers[0].plan
     assert found.shares["short"].why == ""
     assert "Needs 10 more cores" in found.shares["long"].why
-    assert "short is to get 10 more cores (12w x 1 + 1p x 1)." in found.shares["long"].why
+    assert "short gets 10 more cores (12w x 1 + 1p x 1)." in found.shares["long"].why
 
 
 def test_a_job_that_would_miss_its_deadline_goes_first_and_gives_nothing_up_that_it_needs():
@@ -186,7 +186,7 @@ def test_a_job_alone_may_use_all_of_it(cores):
 def test_more_running_than_there_is_freezes_all():
     offers = [offer(name, (9, 1, 1.0, 1.0), (12, 1, 1.0, 1.0)) for name in "ab"]
     found = plan_cluster(offers, ONE, BrainSettings())
-    assert "no job may grow" in found.note
+    assert "no job can grow" in found.note
     assert all(share.quota.cpu == 10.0 for share in found.shares.values())
 
 

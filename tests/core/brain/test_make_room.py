@@ -47,7 +47,7 @@ def test_the_job_that_is_delayed_least_gives_way_alone():
     assert found.shares["long"].plan == slow.plan
     assert not found.shares["long"].quota.binds
     assert found.shares["short"].plan.worker.count == 1
-    assert found.shares["short"].why == "late, the first in the queue, is to start on 2 of its cores."
+    assert found.shares["short"].why == "late is next in the queue and starts on 2 of this job's cores."
 
 
 def test_jobs_give_way_together_where_none_does_alone():

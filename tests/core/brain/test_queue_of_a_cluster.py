@@ -111,7 +111,7 @@ def test_running_jobs_do_not_grow_while_a_job_waits_and_learn_for_whom(cluster, 
     found = until(lambda: (plan := round_of(one)).shares and plan.queue and plan, what="an offer")
     (share,) = found.shares
     assert share.meant == share.now
-    assert share.why == "What is free is kept for late, the first in the queue."
+    assert share.why == "late is next in the queue, so the free cores are reserved for it."
     assert share.quota.cpu == pytest.approx(share.now.total_cpu)
 
 

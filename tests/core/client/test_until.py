@@ -61,13 +61,13 @@ def test_first_steps_are_waited_for_only_while_nothing_is_trained(
 @for_each(
     ("until", "changes", "told"),
     [
-        (Until.END, {}, "the end of ctr: training, 40.0% of 100,000 samples"),
+        (Until.END, {}, "the end of ctr: training, 40.0 % of 100,000 samples"),
         (Until.END, {"phase": JobPhase.EVALUATING}, "the end of ctr: evaluating"),
         (Until.PROPOSAL, {}, "a proposal: 0 steady measurements so far"),
         (
             Until.PROPOSAL,
             {"mode": Mode.MANUAL},
-            "a proposal: in manual mode none is made; mode suggest makes them",
+            "a proposal: there are none in manual mode; mode suggest turns them on",
         ),
         (Until.OUTCOME, {"under_way": "d2"}, "d2 to be applied: 0 of 4 nodes up"),
         (Until.OUTCOME, {"measuring": "d2"}, "d2 to be measured: 10,000 samples/s now"),
@@ -90,7 +90,7 @@ def test_a_wait_for_an_action_ends_when_one_is_open_and_says_who_is_slow() -> No
     slow = replace(TRAINING, stragglers=(builders.straggler(), builders.straggler("ps-0", Role.PS)))
     assert waited_for(slow, Until.MITIGATION) == "an action against stragglers: worker-1, ps-0 slow"
     manual = replace(slow, mode=Mode.MANUAL)
-    assert "mode suggest makes them" in waited_for(manual, Until.MITIGATION)
+    assert "mode suggest turns them on" in waited_for(manual, Until.MITIGATION)
     assert not is_reached(slow, Until.MITIGATION)
     opened = replace(slow, mitigations=(builders.mitigation(),))
     assert is_reached(opened, Until.MITIGATION)

@@ -53,10 +53,10 @@ def _choose(choice: UserChoice) -> Command:
 
 RESTART, GONE = (ActionChoice.of(KillRestart(node, Role.WORKER)) for node in ("worker-0", "worker-9"))
 REFUSED = [
-    (_decide(Verdict.MODE, mode=Mode.SUGGEST), "mode must differ from now, got suggest"),
-    (_decide(Verdict.PIN, pins=Pins(workers=2)), "pins must differ from now"),
+    (_decide(Verdict.MODE, mode=Mode.SUGGEST), "is already in suggest mode"),
+    (_decide(Verdict.PIN, pins=Pins(workers=2)), "already has workers = 2 pinned"),
     (_decide(Verdict.PIN, pins=Pins(workers=900)), "fit"),
-    (_decide(Verdict.BUDGET, budget_total=50.0), "budget_total must differ from now, got 50 EUR"),
+    (_decide(Verdict.BUDGET, budget_total=50.0), "already has the total budget 50 EUR"),
     (_decide(Verdict.BUDGET, budget_total=10.0), "must be more than job ads has spent, 20 EUR, got 10"),
     (_decide(Verdict.ACCEPT, proposal="p99"), "p99 of job ads must be open"),
     (_decide(Verdict.REJECT, proposal="p99"), "p99 of job ads must be open"),

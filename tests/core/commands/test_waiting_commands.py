@@ -59,7 +59,7 @@ def test_a_key_is_its_first_commands_also_where_that_waits(stores):
         (Command(Action.STOP, "other", key="k1"), ADA),
         (Command(Action.FINISH, "train", key="k1"), ADA),
     ):
-        with pytest.raises(StaleDecisionError, match="another command's"):
+        with pytest.raises(StaleDecisionError, match="another command already used"):
             service(stores).run(command, asker, FACTS, never)
 
 
@@ -94,7 +94,7 @@ def test_a_command_about_an_earlier_job_of_the_name_is_refused_and_a_request_can
         lambda: service(stores).approve("r1", BOB, second, never),
         lambda: service(stores, Rules()).run(replace(stop, run=first.run), ADA, second, never),
     ):
-        with pytest.raises(StaleDecisionError, match="about an earlier job named train"):
+        with pytest.raises(StaleDecisionError, match="for an earlier job named train"):
             ask()
         assert stores[0].newest(1)[0].row.stage is Stage.REFUSED
     for facts in (first, unknown):
@@ -117,5 +117,5 @@ def test_who_may_not_propose_is_refused_on_record_and_no_place_to_wait_is_an_err
         service(stores).propose(Command(Action.STOP, "train"), nobody, FACTS)
     assert stores[0].newest(1)[0].row.stage is Stage.REFUSED
     homeless = CommandService(lambda: stores[0], lambda: 1.0)
-    with pytest.raises(BackendError, match="must wait somewhere"):
+    with pytest.raises(BackendError, match="cannot wait here"):
         homeless.propose(Command(Action.STOP, "train"), ADA, FACTS)

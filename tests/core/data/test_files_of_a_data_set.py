@@ -172,7 +172,7 @@ def files(folder: Path, *texts: str) -> DataSpec:
     ("texts", "message"),
     [
         (["label,x\n1,2\n", "label,y\n1,2\n"], "1.csv has no column 'x', which .*0.csv has"),
-        (["label,x\n1,2\n", "label,x,y\n1,2,3\n"], "1.csv has a column 'y', which .*0.csv has not"),
+        (["label,x\n1,2\n", "label,x,y\n1,2,3\n"], "1.csv has a column 'y', which .*0.csv does not have"),
         (["label,x\n1,2\n", "label,x\n1\n"], "line 2 of .*1.csv has 1 fields"),
         (["label,x\n1,2\n", ""], "1.csv has no header"),
         (["label,x\n", "label,x\n"], "has no rows"),
@@ -221,7 +221,7 @@ def test_typed_files_share_a_type_or_the_error_names_both(
         pq.write_table(pa.table({"label": [1], "x": [1.0], "c": values}), tmp_path / f"{i}.parquet")
     data = spec(tmp_path, categorical=["c"])
     if common is None:
-        with pytest.raises(InvalidValueError, match=r"column 'c'.*[01].parquet.*alike in all files"):
+        with pytest.raises(InvalidValueError, match=r"column 'c'.*[01].parquet.*the same way in all files"):
             make_features(data, MODEL)
     else:
         read = open_source(data).read(0, 2, ["c"])

@@ -153,7 +153,7 @@ def test_a_smaller_node_leaves_the_only_large_host_to_the_larger_one():
 def test_why_names_the_loads():
     hosts = [host("a", held=0.5), host("b", held=0.25), host("c", held=0.75)]
     why = wishes(hosts, [worker(cpu=0.8, mib=819)])["worker-0"].why
-    assert why == "load 35% with it against 60% to 85% on 2 others that can hold it"
+    assert why == "load 35 % with it against 60 % to 85 % on 2 others that can hold it"
 
 
 @pytest.mark.parametrize(("age_s", "stale"), [(0.0, False), (STALE_AFTER * 60.0, False), (181.0, True)])

@@ -100,7 +100,7 @@ def test_what_is_not_predictable_says_why(values, why) -> None:
     found = forecast(points(values, rule), rule, Extent(len(values) * N_TRAIN, N_TRAIN, N_EPOCH))
     assert found.why_not == why
     assert found.at == found.n_total
-    assert found.words == f"whether it stops before its 12 passes is not predictable: {why}"
+    assert found.words == f"we cannot predict whether it stops before its 12 passes: {why}"
 
 
 @pytest.mark.parametrize("curve", [CRITEO, IPINYOU])
@@ -119,4 +119,4 @@ def test_the_same_evaluations_give_the_same_words() -> None:
     assert told(CRITEO[:5], rule) == told(CRITEO[:5], rule)
     words = told(CRITEO[:5], rule).words
     assert words.startswith("will stop after about 9.0 of 12 passes (90 % band 7.0 to 11.0, ")
-    assert words.endswith("by its log loss); last gain 9.7% of all so far")
+    assert words.endswith("by its log loss); last gain 9.7 % of all so far")

@@ -279,7 +279,7 @@ FIT = FitReport(
 def test_the_model_behind_a_prediction_goes_along_unless_it_is_large() -> None:
     told = replace(TOLD, fit=FIT)
     notes = _notes(EXPORTERS["elasticjob"](JOB, PLAN, told, OPTIONS)[-1])
-    assert notes["dlrover-nb/predicted-by"] == "fit of 12 windows of 3 plans, error 3.5%: ernest 100%"
+    assert notes["dlrover-nb/predicted-by"] == "fit of 12 windows of 3 plans, error 3.5 %: ernest 100 %"
     kept = from_json(notes["dlrover-nb/context"], Context).provenance.fit
     assert kept is not None
     assert kept.coefficients[0].std_error > 1e300

@@ -351,7 +351,7 @@ def test_a_runtime_of_no_trainjob_is_told() -> None:
     [
         (
             ("torch-distributed", "deepspeed-distributed"),
-            "runtime deepspeed-distributed is not known as one of torch; put the runtime into the file if it is",
+            "we do not know runtime deepspeed-distributed as one of torch; put the runtime into the file if it is",
         ),
         (
             ("    command: [torchrun, train.py]\n", ""),

@@ -315,9 +315,9 @@ def test_what_other_tools_write_is_taken_too(text: str, same: str) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("python t.py && rm x", "command is not given to a shell"),
-        ("python t.py --out $HOME/x", "command is not given to a shell"),
-        ('python t.py --out "$HOME/x"', "command is not given to a shell"),
+        ("python t.py && rm x", "command runs without a shell"),
+        ("python t.py --out $HOME/x", "command runs without a shell"),
+        ('python t.py --out "$HOME/x"', "command runs without a shell"),
         ("python t.py > log", "write command: [sh, -c, 'exec ...']"),
         ('python "t.py', "command must have all of its quotes closed"),
         (["python t.py"], "write command: [python, t.py], or the text without brackets"),

@@ -204,7 +204,7 @@ def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_w
     tight, enough, none = (outlook(budget) for budget in (0.9 * least, 1.01 * least, None))
     assert tight.least_budget == pytest.approx(least)
     assert not tight.is_feasible
-    assert f"the smallest budget that would do is {least:.4g} an hour" in tight.words
+    assert f"it takes at least {least:.4g} an hour" in tight.words
     assert (enough.least_budget, none.least_budget) == (None, None)
     assert enough.is_feasible
     assert none.is_feasible

@@ -94,7 +94,7 @@ def test_what_is_not_known_has_no_gain():
         (AdjustBatches((("worker-0", 5),)), "the global batch stays"),
         (BackupWorkers(1), "their rows are trained again"),
         (BackupWorkers(0), "nothing"),
-        (AdjustRates((("worker-0", 0.5),)), "smaller steps"),
+        (AdjustRates((("worker-0", 0.5),)), "lower learning rates"),
         (KillRestart("worker-0", Role.WORKER), "another worker beside it; training goes on"),
         (KillRestart("ps-0", Role.PS), "another ps beside it; a pause"),
         (MoveBuckets("ps-0"), "rows are copied while training goes on"),

@@ -48,7 +48,7 @@ def test_a_transient_straggler_gets_a_smaller_batch_and_is_not_restarted():
     (proposed,) = SOLUTIONS["antdt-nd"]((found("worker-2"),), situation(100.0, 100.0, 40.0))
     assert proposed.action == AdjustBatches((("worker-0", 125), ("worker-1", 125), ("worker-2", 50)))
     assert proposed.reason == (
-        "worker-2 took 3.00 s for its own part of an iteration over 300 s, 3.0 times as long as its peers: "
+        "worker-2 took 3.00 s for its own part of a step over 300 s, 3.0 times as long as its peers: "
         "the slowest worker would take 1.25 s instead of 2.50 s"
     )
 

@@ -29,7 +29,7 @@ SMALL = ResourcePlan(RolePlan(1, 0.5, 64), RolePlan(1, 0.5, 512))
 def test_a_slip_is_asked_about_with_what_to_do(spec, n_train, question):
     (asked,) = cautions(spec, n_train)
     assert question in asked
-    assert "is that meant? --" in asked
+    assert "Is that intended? --" in asked
     if n_train is None:
         assert question in " ".join(str(SubmittedView(spec)).split())
 

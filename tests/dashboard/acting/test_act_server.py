@@ -105,7 +105,7 @@ def test_a_page_of_an_earlier_job_of_that_name_decides_nothing_about_the_next_on
         for action in ("accept", "stop", "finish", "mode"):
             answer = send(server, ADMIN, **{"proposal": "p2", "mode": "auto"} | form | {"action": action})
             words = told(team, ADMIN, answer)
-            assert "it was asked about an earlier job named ads, which was started anew since" in words
+            assert "it was meant for an earlier job named ads, which was started again since" in words
             assert "Look at what stands now" in words
     assert not master.asked
     assert not master.state.phase.is_final
@@ -117,7 +117,7 @@ def test_proposals_of_earlier_jobs_are_not_accepted_together(server, team, maste
     master.state = replace(master.state, started_at_s=master.state.started_at_s + 100.0)
     form = {"csrf": csrf_of(OPERATOR.name), "pick": unescape(pick), "action": "accept", "key": "k1"}
     answer = Client(server.url, OPERATOR.name).post_form("batch", form)
-    assert "it was asked about an earlier job named" in told(team, OPERATOR, answer)
+    assert "it was meant for an earlier job named" in told(team, OPERATOR, answer)
     assert not master.asked
 
 
@@ -164,7 +164,7 @@ def test_an_override_needs_all_sizes_and_sends_them(server, team, master):
 def test_a_job_that_is_away_and_one_that_is_not_there_are_told(server, team, master):
     master.reachable = False
     answer = send(server, OPERATOR, action="accept", proposal="p2")
-    assert "is not known" in told(team, OPERATOR, answer)
+    assert "We do not know" in told(team, OPERATOR, answer)
     answer = send(server, OPERATOR, action="accept", proposal="p2", job=HOSTILE)
     assert "no job" in told(team, OPERATOR, answer)
 

@@ -193,7 +193,7 @@ def slow(master):
 def test_the_page_tells_who_is_slow_and_what_waits_against_that(server, slow):
     page = read(server, VIEWER).text
     for part in (
-        "worker-1 is slow: 24.0 ms of its own in an iteration, its peers 12.0 ms (2.0 times), since",
+        "worker-1 is slow: 24.0 ms of its own in a step, its peers 12.0 ms (2.0 times), since",
         "z-score 4.1 over 3",
         "ps-1: 2 retryable errors, 0 others in 10 min",
         "m1: restart worker-1",
@@ -280,7 +280,7 @@ def test_a_file_is_compared_with_the_job_for_the_person_who_gave_it(server, mast
     assert "plan.worker.count" in page
     assert "plan.worker.count" not in read(server, ADMIN).text
     answer = upload(server, VIEWER, HOSTILE.encode())
-    assert "was not taken" in read(server, VIEWER, answer.headers["Location"]).text
+    assert "was not accepted" in read(server, VIEWER, answer.headers["Location"]).text
     assert upload(server, VIEWER, file.encode(), csrf="forged").status == 403
 
 

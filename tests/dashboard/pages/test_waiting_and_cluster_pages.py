@@ -177,7 +177,7 @@ def test_the_cluster_says_what_there_is_and_who_uses_it(address):
     assert "per core" in page
     assert "What the next GiB would give" in page
     assert "Swaps that would gain" in page
-    assert "Not measured long enough to predict: waiter." in page
+    assert "Not measured for long enough to predict: waiter." in page
     assert "<script>alert" not in page
 
 

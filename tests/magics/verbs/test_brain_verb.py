@@ -75,7 +75,7 @@ def test_it_plans_once_and_shows_it_again(run):
     assert json.loads(run("brain show --json")[1])["shares"][0]["job"] == "ads"
     text = run("brain show")[1]
     assert "The brain of here" in text
-    assert "Jobs that take no part" in text
+    assert "Jobs left out" in text
 
 
 @pytest.mark.more

@@ -97,7 +97,7 @@ def test_its_output_is_shown(run):
     assert "raysubmit_Xy line 3\nraysubmit_Xy line 4" in out
     assert "number of lines must be >= 1" in run("logs", "raysubmit_Xy", "-n", "0")[2]
     code, _, err = run("logs", "raysubmit_Xy", "worker-0")
-    assert (code, "of others" in err) == (cli.ExitCode.MISTAKE, True)
+    assert (code, "that others run" in err) == (cli.ExitCode.MISTAKE, True)
 
 
 CHANGES = (
@@ -122,7 +122,7 @@ CHANGES = (
 def test_what_changes_a_job_is_refused_with_whose_it_is_and_what_to_use(run, line):
     code, out, err = run(*line.split())
     assert (code, out) == (cli.ExitCode.MISTAKE, "")
-    assert "raysubmit_Xy is a Ray job of others (RUNNING)" in err
+    assert "raysubmit_Xy is a Ray job that others run (RUNNING)" in err
     assert "to end it: ray job stop raysubmit_Xy" in err
     assert line.split()[0] in GRAMMAR.verbs
 

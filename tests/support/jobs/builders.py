@@ -113,7 +113,7 @@ def mitigation(
 ) -> Mitigation:
     return Mitigation(
         name, "quick-start", ActionChoice.of(action),
-        "worker-1 takes 24.0 ms in an iteration, the others 12.0 ms, for 10 min",
+        "worker-1 takes 24.0 ms in a step, the others 12.0 ms, for 10 min",
         "the start of another worker beside it; training goes on", START_S + 285, gain, status, decision=decision,
     )  # fmt: skip
 

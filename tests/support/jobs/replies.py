@@ -29,6 +29,6 @@ def explanation(**changes: object) -> Explanation:
         runner_up=b.candidate(b.plan(3, 2)),
         runner_up_why="It costs more than it brings.",
         probe=b.candidate(b.plan(2, 2)),
-        probe_why="Experiment: trying it removes about 40% of the uncertainty.",
+        probe_why="Experiment: trying it removes about 40 % of the uncertainty.",
     )
     return replace(base, **changes)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, NodePhase, SeriesChunk
 from dlrover_nb.widgets import oom
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
-from dlrover_nb.widgets.jobs.status import memory_blocks, nodes_blocks, status_view
+from dlrover_nb.widgets.jobs.status import memory_blocks, memory_table, nodes_blocks, status_view
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
 from dlrover_nb.widgets.svg import svg_drawing
@@ -127,6 +127,26 @@ def test_an_unsure_end_is_said_as_such():
     line = replace(line, full_in_s=None, oom_probability=0.2)
     assert oom.countdown(line) == "a ps may be full before the end, in 85 s at the soonest"
     assert oom.running_out(b.snapshot(memory=(replace(line, oom_probability=0.01),))) == ()
+
+
+def test_title_table_and_status_agree_on_how_likely_memory_is_to_be_full():
+    line = replace(b.snapshot().memory[1], full_in_s=None, full_in_low_s=None, full_in_high_s=None)
+    for chance, (title, cells, words) in {
+        0.1: (
+            "Memory: a ps may be full before the end",
+            ("probably not before the end", "10 %"),
+            "10 % chance",
+        ),
+        0.0: ("Memory per node", ("not before the end", "< 1 %"), ""),
+    }.items():
+        job = b.snapshot(memory=(replace(line, oom_probability=chance),))
+        drawn = memory.marks(memory.columns(job, b.series()))
+        assert drawn.title == title
+        (row,) = memory_table(job.memory).rows
+        assert row[-2:] == cells
+        assert ("chance to run out" in drawn.desc) == bool(words)
+        assert words in drawn.desc
+        assert "0 %" not in drawn.desc.replace("10 %", "")
 
 
 def test_the_smallest_change_that_avoids_it_is_named_where_a_proposal_says_it():

@@ -101,7 +101,7 @@ def test_without_telemetry_the_last_reports_speak():
 def test_nothing_reported_says_so_in_words():
     idle = tuple(replace(n, last=replace(n.last, split=TimeSplit())) for n in b.snapshot().nodes)
     picture = breakdown.CHART.static(b.snapshot(nodes=idle), None)
-    assert "No node has reported an iteration yet." in picture.svg
+    assert "No node has reported a step yet." in picture.svg
     assert picture.data_table.rows == ()
 
 
@@ -113,7 +113,7 @@ def test_of_many_nodes_the_slowest_have_a_bar_among_them_some_ps_and_the_rest_is
     assert len(data.shown) == MOST_ROWS
     assert [s.name for s in data.shown][-1] == "ps-8"
     assert "worker-39" in {s.name for s in data.shown}
-    assert "33 more nodes are not shown" in breakdown.data_table(data).note
+    assert "33 more are not shown" in breakdown.data_table(data).note
 
 
 def test_the_table_holds_each_percent_that_a_bar_shows():

@@ -15,7 +15,9 @@ from dlrover_nb.widgets.rows.job_cells import Rank
 
 BASE = JobSummary("ads", JobPhase.TRAINING, "ada", 0.0, NOW_PLAN, 1234.0, 0.25, None, live=True, simulated=True,
                   at_s=100.0, left_s=3725.0, cpu=8.0, memory_mib=4096)  # fmt: skip
-WARNED = replace(BASE, memory_needs=("each ps has 512 MiB, with a 98% chance of running out before the end",))
+WARNED = replace(
+    BASE, memory_needs=("each ps has 512 MiB, with a 98 % chance of running out before the end",)
+)
 KINDS = {
     "opened": replace(BASE, open_proposal="p2"),
     "filling": WARNED,
@@ -61,7 +63,7 @@ def test_a_row_says_all_in_words():
     assert rows["silent"][1] == "training (simulated, no answer for 15 s)"
     assert rows["silent"][3] == "-"
     assert rows["silent"][6] == "master silent"
-    assert "98%" in rows["filling"][7]
+    assert "98 %" in rows["filling"][7]
     assert rows["done"][3:] == ("-", "100 %", "-", "-", "-")
 
 

@@ -9,8 +9,9 @@ from support.jobs import builders as b
 from support.jobs.outlooks import HOPELESS, MET, SAVED
 
 from dlrover_nb.api.views.job_views import PlansView, SubmittedView
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.widgets.blocks import Facts
 from dlrover_nb.widgets.charts import front
 from dlrover_nb.widgets.jobs.plans import plans_view
@@ -42,8 +43,8 @@ def due(outlook=MET, **changes):
 
 
 def test_a_chance_is_never_shown_as_certain(words):
-    assert not {"0 %", "100 %"} & {percent(p) for p in (0.0, 0.004, 0.999, 1.0)}
-    assert {p: percent(p) for p in (0.0, 0.004, 0.5, 0.97, 0.999, 1.0)} == words
+    assert not {"0 %", "100 %"} & {chance_words(p) for p in (0.0, 0.004, 0.999, 1.0)}
+    assert {p: chance_words(p) for p in (0.0, 0.004, 0.5, 0.97, 0.999, 1.0)} == words
 
 
 def test_a_margin_is_early_or_late(words):

@@ -156,7 +156,7 @@ def test_a_report_and_a_terminal_tell_what_waits_and_what_was_done():
     snapshot = replace(OPEN, mitigations=(done, b.mitigation("m2")))
     html = report_html(snapshot, b.series())
     assert "Open action m2: restart worker-1" in html
-    assert "go on without the 2 slowest workers of each iteration" in html
+    assert "go on without the 2 slowest workers of each step" in html
     assert "worker-1 is slow" in html
     console = Console(width=120, height=80)
     with console.capture() as capture:

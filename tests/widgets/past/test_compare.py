@@ -51,7 +51,7 @@ def test_each_action_is_told_in_words_with_its_run_its_time_and_what_became_of_i
     view = compare_view([history("feed"), acted])
     assert [row[2:] for row in table(view, "Actions against stragglers").rows] == [
         ("restart worker-1", "in effect"),
-        ("go on without the 1 slowest worker of each iteration", "in effect"),
+        ("go on without the 1 slowest worker of each step", "in effect"),
         ("restart worker-1", f"failed ({HOSTILE})"),
         ("restart worker-1", "rejected"),
         ("restart worker-1", "open"),

@@ -106,23 +106,23 @@ def _status(api: Api, name: str) -> PodStatus:
 def _doing(status: PodStatus) -> str:
     match status:
         case Waiting(why):
-            return f"the pod that tries the data and the code waits: {why}"
+            return f"the pod that checks the data and the code waits: {why}"
         case Preparing():
-            return "the pod that tries the data and the code starts"
+            return "the pod that checks the data and the code is starting"
         case _:
-            return "a pod tries the data and the code"
+            return "a pod checks the data and the code"
 
 
 def _completed(job: PodJob, result: CodeTried) -> PodJob:
     if result.error or result.features is None:
-        raise JobFailedError(result.error or "the pod that tried the code reported no encoding of rows")
+        raise JobFailedError(result.error or "the pod that checked the code reported no encoding of rows")
     model = replace(job.spec.model, n_dense=result.n_dense, averages=result.averages)
     spec = replace(job.spec, model=model)
     return replace(job, spec=spec, features=result.features)
 
 
 def _why(job: PodJob, end: NodeExited) -> str:
-    what = "the data and the code could not be tried in a pod like a worker's"
+    what = "the data and the code could not be checked in a pod like a worker's"
     if end.out_of_memory:
-        return f"{what}: {job.spec.plan.worker.memory_mib} MiB are too little; give workers more memory_mib"
+        return f"{what}: {job.spec.plan.worker.memory_mib} MiB are not enough; give workers more memory_mib"
     return f"{what}: {end.why}; fix that, and submit again"

@@ -380,7 +380,7 @@ def is_of_state(error: OSError) -> bool:
 def no_state(error: OSError, user: int) -> str:
     """Return what is wrong with the volume of run folders, and what to do."""
     return (
-        f"the volume at {STATE} must take files of user {user}, got: {error.strerror} "
+        f"expected the volume at {STATE} to be writable for user {user}, got: {error.strerror} "
         f"({error.filename or 'no file named'}); let that user write there, or make room, and submit again"
     )
 

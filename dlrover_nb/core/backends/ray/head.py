@@ -215,7 +215,7 @@ def _wait_for_address(pid: int, folder: Path, log: Path) -> str:
     while time.monotonic() < end:
         if (ended := os.waitpid(pid, os.WNOHANG))[0]:
             code = os.waitstatus_to_exitcode(ended[1])
-            raise BackendError(f"Ray did not start (exit {code}); its last lines: {last_lines(log)}")
+            raise BackendError(f"Ray did not start (exit code {code}); its last lines: {last_lines(log)}")
         is_up = b"Ray runtime started" in log.read_bytes() and address_file.exists()
         if is_up and (address := address_file.read_text().strip()):
             return address

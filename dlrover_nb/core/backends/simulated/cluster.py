@@ -492,7 +492,7 @@ class _Link:
             self._cluster.finish(self._name, choice)
             return
         if isinstance(choice, BatchChoice):
-            raise InvalidValueError("the workers of a simulated job have no batches of their own to adjust")
+            raise InvalidValueError("workers of a simulated job have no batch sizes that could be adjusted")
         raise InvalidValueError(f"shard {choice.shard} is not in quarantine; none is: this job is simulated")
 
     def stop(self, by: str, why: str) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NO_HISTORY = "the history is empty: it starts with the first job on a real cluster"
+NO_HISTORY = "the history is empty; the first job on a real cluster begins it"
 N_NEAR = 3  # names that an error offers
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import exp, log
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent, signed_percent
 from dlrover_nb.core.controller.measured.startup import RunStart
 from dlrover_nb.core.controller.state.record_lists import append
 from dlrover_nb.core.planner.advising.advice import axes_key
@@ -225,10 +226,11 @@ class Rollouts:
 def _format_outcome(outcome: Outcome) -> str:
     text = f"{outcome.decision} reached {outcome.measured_samples_per_s:,.0f} samples/s"
     if outcome.host_share >= FELT_SHARE:
-        text += f" while other work on the host took {outcome.host_share:.0%} of the time"
+        text += f" while other work on the host took {percent(outcome.host_share)} of the time"
     if outcome.has_host_changed:
         text += f"; with the host as predicted, {outcome.comparable_samples_per_s:,.0f}"
     if outcome.predicted is not None and outcome.error is not None:
         where = "inside" if outcome.inside_band else "outside"
-        text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({outcome.error:+.0%}, {where} the band)"
+        off = signed_percent(outcome.error)
+        text += f", predicted {outcome.predicted.samples_per_s:,.0f} ({off}, {where} the band)"
     return text

@@ -167,7 +167,8 @@ def _left_out(source: Source, data: DataSpec) -> tuple[str, ...]:
     if not left:
         return ()
     what = "structures, lists of fractions or columns without a type"
-    text = f"{_columns(left)} left out: no model takes {what}; make numbers or text of them, or exclude them"
+    advice = "turn them into numbers or text, or exclude them"
+    text = f"{_columns(left)} left out: no model can use {what}; {advice}"
     return (text,)
 
 

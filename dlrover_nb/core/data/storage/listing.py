@@ -58,7 +58,7 @@ def find_files(data: DataSpec) -> tuple[DataFile, ...]:
     twice = next((bare(path) for path, n in places.items() if n > 1), None)
     if twice is not None:
         raise InvalidValueError(
-            f"data.path names {twice} twice, and its rows would be trained twice; name it once"
+            f"data.path names {twice} twice, so its rows would be trained twice; name it once"
         )
     return files
 

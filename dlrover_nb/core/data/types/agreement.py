@@ -48,8 +48,8 @@ def check_same(
             )
         if needed is None and (more := [column for column in there if column not in first]):
             raise InvalidValueError(
-                f"{name} has a column {shown(more[0])}, which {names[0]} has not; give all files the same "
-                "columns, or exclude it"
+                f"{name} has a column {shown(more[0])}, which {names[0]} does not have; give all files the "
+                "same columns, or exclude it"
             )
 
 
@@ -70,7 +70,7 @@ def common_types(
             if kind is None and column in needed:
                 raise InvalidValueError(
                     f"column {shown(column)} is {more[column]} in {name}, but {common[column]} in files "
-                    f"before it, such as {names[0]}; write it alike in all files, or exclude it"
+                    f"before it, such as {names[0]}; write it the same way in all files, or exclude it"
                 )
             common[column] = common[column] if kind is None else kind
     return common
@@ -131,7 +131,7 @@ def aligned(table: pa.Table, types: Types, name: str) -> pa.Table:
         except pa.ArrowInvalid as error:
             raise InvalidValueError(
                 f"column {shown(field.name)} of {name} does not fit {target}, which it is in other files "
-                f"({str(error).splitlines()[0][:100]}); write it alike in all files"
+                f"({str(error).splitlines()[0][:100]}); write it the same way in all files"
             ) from error
         table = table.set_column(i, field.name, column)
     return table

@@ -313,7 +313,7 @@ class JobLoop(Generic[ActionT]):
         denied = self._backend.denied()
         if denied == self._denied or self._master.phase.is_final:
             return
-        why = denied or "what was missing is allowed again"
+        why = denied or "the missing right is back"
         self._denied = denied
         self._executor.emit(PhaseChanged(at_s, self._master.phase, why))
 

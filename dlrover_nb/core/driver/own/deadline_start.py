@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.deadline.configurator import DeadlineGoal, RatioRange, learn_configurator
 from dlrover_nb.core.deadline.model_features import ModelFeatures
 from dlrover_nb.core.deadline.training_rows import Setting, n_param_of, rows_of_history
@@ -71,11 +72,11 @@ def _require_like(begun: InitialPlan, rows: Sequence[TrainingRow]) -> None:
     """
     traits, plan = begun.traits, begun.spec.plan
     if begun.spec.global_batch is not None:
-        raise InvalidValueError("with a global batch its iterations do not depend on the workers")
+        raise InvalidValueError("with a global batch, its number of steps does not depend on the workers")
     if not rows:
-        raise InvalidValueError("no job that has finished can be learnt from")
+        raise InvalidValueError("there is no finished job to learn from")
     if len({row.setting.n_worker for row in rows}) < 2:
-        raise InvalidValueError("all jobs of the history had the same number of workers")
+        raise InvalidValueError("all finished jobs had the same number of workers")
     own: dict[str, tuple[float, Sequence[float | None]]] = {
         "batch size": (traits.batch_size, [row.features.batch_size for row in rows]),
         "parameters": (n_param_of(traits), [row.features.n_param for row in rows]),
@@ -86,8 +87,7 @@ def _require_like(begun: InitialPlan, rows: Sequence[TrainingRow]) -> None:
         past = [each for each in values if each is not None]
         if past and not min(past) <= value <= max(past):
             raise InvalidValueError(
-                f"it is unlike the jobs of the history: {name} {value:g}, those had {min(past):g} to "
-                f"{max(past):g}"
+                f"it is unlike the finished jobs: {name} {value:g}, those had {min(past):g} to {max(past):g}"
             )
 
 
@@ -102,7 +102,7 @@ def _sized(begun: InitialPlan, learnt: Configurator, capacity: Capacity, left_s:
         ratio=learnt.ratio or RatioRange(own, own),
     )
     if configuration.outside:
-        raise InvalidValueError(f"it is unlike the jobs of the history ({'; '.join(configuration.outside)})")
+        raise InvalidValueError(f"it is unlike the finished jobs ({'; '.join(configuration.outside)})")
     sized = spec.pins.applied(
         replace(
             plan,
@@ -117,9 +117,9 @@ def _sized(begun: InitialPlan, learnt: Configurator, capacity: Capacity, left_s:
 
 def _why(configuration: Configuration, learnt: Configurator, short: str) -> str:
     ends, error = configuration.finish_s, learnt.learnt["iter_s"].accuracy
-    span = f"{span_words(ends.low)} to {span_words(ends.high)} with {LEVEL:.0%}"
+    span = f"{percent(LEVEL)} band {span_words(ends.low)} to {span_words(ends.high)}"
     return (
-        f"Starts with {short}, the fewest nodes that meet its deadline: it ends in {span_words(ends.value)} "
-        f"({span}), by {error.n_job} finished jobs, of which iteration times of a job not seen were off by "
-        f"{error.relative_error:.0%} in the median."
+        f"Starts with {short}, the fewest nodes that meet its deadline: it should end in "
+        f"{span_words(ends.value)} ({span}). We learned this from {error.n_job} finished jobs; for a job "
+        f"that we had not seen, step times were off by {percent(error.relative_error)} in the median."
     )

@@ -109,7 +109,7 @@ def external_job(document: Group, unknown: list[str]) -> JobSpec | None:
     name = str(child(spec, "runtimeRef").get("name"))
     if not _is_torch(name, runtime):
         unknown.append(
-            f"how its programs start: runtime {name} is not known as one of torch"
+            f"how its programs start: we do not know runtime {name} as one of torch"
             + ("" if runtime else "; put the runtime into the file if it is")
         )
         return None

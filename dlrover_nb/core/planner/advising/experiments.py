@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
@@ -153,6 +154,6 @@ def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan:
         evidence = f"the {analysis.model.report_.n_plan} plans measured so far do not show which is better"
     return (
         f"Experiment: {evidence}. With {change} the job would reach {p.low:,.0f} to {p.high:,.0f} samples/s "
-        f"(now {analysis.current.prediction.samples_per_s:,.0f}). Trying it removes about {removes:.0%} of "
-        "our uncertainty about better plans."
+        f"(now {analysis.current.prediction.samples_per_s:,.0f}). Trying it removes about {percent(removes)} "
+        "of our uncertainty about better plans."
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import chance_words, signed_percent
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.pareto.space import ladders, plan_of
@@ -24,7 +25,7 @@ from dlrover_nb.core.structs.decisions.query_answers import Marginal, Measured, 
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import holds
-from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _against(analysis: Analysis, candidate: Candidate, chosen: Candidate) -> str
     faster = candidate.prediction.samples_per_s / chosen.prediction.samples_per_s - 1
     dearer = candidate.cost - chosen.cost
     cost = f"{dearer:+.4g} {analysis.cost_unit}"
-    return f"Compared with the chosen plan: {faster:+.0%} samples/s for {cost}."
+    return f"Compared with the chosen plan: {signed_percent(faster)} samples/s for {cost}."
 
 
 def _best(analysis: Analysis, candidates: Sequence[Candidate]) -> int:
@@ -277,12 +278,12 @@ def _total_budget(analysis: Analysis, candidate: Candidate, larger: Sequence[Can
     limit = f"{s.spec.budget_total:g} {s.spec.prices.currency}"
     ends = (
         f"total budget of {limit}, {s.money_left:.4g} left: the plan costs {candidate.end_cost:.4g} until "
-        f"the end, with a {percent(chance)} chance to be enough"
+        f"the end, with a {chance_words(chance)} chance to be enough"
     )
     if chance < wanted:
-        return [f"{ends}; you want {percent(wanted)}"]
+        return [f"{ends}; you want {chance_words(wanted)}"]
     dearer = [change_words(candidate.plan, c.plan) for c in larger if (c.in_budget or 0.0) < wanted]
-    return [f"{ends}; below {percent(wanted)} with {' or '.join(dearer)}"] if dearer else []
+    return [f"{ends}; below {chance_words(wanted)} with {' or '.join(dearer)}"] if dearer else []
 
 
 def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candidate]) -> list[str]:
@@ -290,12 +291,12 @@ def _deadline(analysis: Analysis, candidate: Candidate, smaller: Sequence[Candid
     if left_s is None or chance is None or candidate.margin_s is None:
         return []
     ends = (
-        f"deadline in {left_s / 60:,.0f} min: a {percent(chance)} chance to meet it, "
+        f"deadline in {left_s / 60:,.0f} min: a {chance_words(chance)} chance to meet it, "
         f"{margin_words(candidate.margin_s)}"
     )
     if s.stop is not None:
         ends = f"{ends}, as {s.stop.words}"
     if chance < wanted:
-        return [f"{ends}; you want {percent(wanted)}"]
+        return [f"{ends}; you want {chance_words(wanted)}"]
     late = [change_words(candidate.plan, c.plan) for c in smaller if (c.in_time or 0.0) < wanted]
-    return [f"{ends}; below {percent(wanted)} with {' or '.join(late)}"] if late else []
+    return [f"{ends}; below {chance_words(wanted)} with {' or '.join(late)}"] if late else []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import chance_words, percent
 from dlrover_nb.core.pareto.dominance import non_dominated
 from dlrover_nb.core.pareto.picks import most_efficient
 from dlrover_nb.core.perf.terms import axes_of
@@ -28,7 +29,7 @@ from dlrover_nb.core.planner.predictions.host import grows
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.spec_choices import Objective
-from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.deadline import margin_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,7 @@ def smaller_request(
     saving = 1 - smaller.cost / now.cost
     if saving < settings.min_saving or (smaller.chance or 1.0) < min(now.chance or 0.0, s.deadline_chance):
         return None
-    why = f"{memory_words(s, smaller.plan)} That saves {saving:.0%} of the cost, at the same speed."
+    why = f"{memory_words(s, smaller.plan)} That saves {percent(saving)} of the cost, at the same speed."
     return Advice(ProposalKind.IMPROVE, smaller, why)
 
 
@@ -294,27 +295,28 @@ def _rescue(analysis: Analysis, free: NDArray[np.bool_]) -> Advice | None:
 
 def _rescue_why(rescue: Candidate, now: Candidate, wanted: float, *, n: int) -> str:
     which = (
-        f"It is the best of the {n} plan{'s' * (n != 1)} with at least {percent(wanted)}."
+        f"It is the best of the {n} plan{'s' * (n != 1)} with at least {chance_words(wanted)}."
         if n
-        else f"No plan reaches {percent(wanted)}; this one comes closest."
+        else f"No plan reaches {chance_words(wanted)}; this one comes closest."
     )
-    chance, before = percent(rescue.chance or 0.0), percent(now.chance or 0.0)
+    chance, before = chance_words(rescue.chance or 0.0), chance_words(now.chance or 0.0)
     if now.in_budget is not None and now.in_budget == now.chance:
         ends = f"{rescue.end_cost:,.4g} until the end, {now.end_cost:,.4g} now"
         return (
-            f"The total budget will be enough with {chance} probability ({ends}); now it is {before}. {which}"
+            f"This plan has a {chance} chance to end within the total budget ({ends}); the present one has "
+            f"{before}. {which}"
         )
     margin = margin_words(rescue.margin_s or 0.0)
-    meets = f"This plan meets the deadline with {chance} probability ({margin})"
-    return f"{meets}; the present one with {before}. {which}"
+    meets = f"This plan has a {chance} chance to meet the deadline ({margin})"
+    return f"{meets}; the present one has {before}. {which}"
 
 
 def _in_time_words(candidate: Candidate) -> str:
     deadline = budget = ""
     if candidate.in_time is not None:
-        deadline = f" It meets the deadline with {percent(candidate.in_time)} probability."
+        deadline = f" It has a {chance_words(candidate.in_time)} chance to meet the deadline."
     if candidate.in_budget is not None:
-        budget = f" It ends within the total budget with {percent(candidate.in_budget)} probability."
+        budget = f" It has a {chance_words(candidate.in_budget)} chance to end within the total budget."
     return deadline + budget
 
 

@@ -113,7 +113,7 @@ def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
     if wait.ends_in_s is not None:
         return WaitEnd(wait.ends_in_s, "The brain of the cluster predicts it.")
     if wait.kind not in {WaitKind.CAPACITY, WaitKind.QUOTA}:
-        return WaitEnd(None, "No job here holds what it waits for, so we cannot say when it comes.")
+        return WaitEnd(None, "No job here holds what it waits for, so we cannot say when it will start.")
     cpu, mib = free.total_cpu, free.total_memory_mib
     if _is_enough(wait, cpu, mib):
         return WaitEnd(

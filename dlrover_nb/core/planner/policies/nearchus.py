@@ -15,6 +15,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.bottleneck import (
     PAPER,
     PlanUse,
@@ -183,7 +184,8 @@ def _back(frame: _Frame, use: JobUse) -> Advice | None:
     gain = speeds[axes_key(best)] / now - 1
     if gain <= PAPER.stable_cv or not frame.holds(plan):
         return None
-    why = f"By nearchus: back to {plan.short}, which was {gain:.0%} faster; nothing else raised it further."
+    faster = percent(gain)
+    why = f"By nearchus: back to {plan.short}, which was {faster} faster; nothing else raised it further."
     return Advice(ProposalKind.EXPLORE, analysis.candidate(plan), why)
 
 

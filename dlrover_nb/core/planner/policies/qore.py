@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import chance_words, signed_percent
 from dlrover_nb.core.deadline.adjuster import (
     CORE_WEIGHT,
     LATE_WEIGHT,
@@ -39,7 +40,7 @@ from dlrover_nb.core.planner.policies.stages import keep_pins
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.bounds import Quota
-from dlrover_nb.core.structs.plan.deadline import margin_words, percent
+from dlrover_nb.core.structs.plan.deadline import margin_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,9 +101,9 @@ def _aim(analysis: Analysis, limits: Limits | None) -> Aim | None:
 def _reason(best: Candidate, now: Candidate, aim: Aim) -> str:
     if aim is Aim.FASTER:
         faster = best.prediction.samples_per_s / now.prediction.samples_per_s - 1
-        return f"Cores are idle: {faster:+.0%} samples/s with this plan"
-    state = f"{now.plan.short} has a {percent(now.in_time or 0.0)} chance to be in time"
-    then = f"this plan {percent(best.in_time or 0.0)}, {margin_words(best.margin_s or 0.0)}"
+        return f"Cores are idle: {signed_percent(faster)} samples/s with this plan"
+    state = f"{now.plan.short} has a {chance_words(now.in_time or 0.0)} chance to be in time"
+    then = f"this plan {chance_words(best.in_time or 0.0)}, {margin_words(best.margin_s or 0.0)}"
     return f"{'The deadline is in danger' if aim is Aim.IN_TIME else 'The job has slack'}: {state}, {then}"
 
 

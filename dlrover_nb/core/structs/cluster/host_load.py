@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.basics.percents import percent
+
 FELT_SHARE = 0.1  # of an iteration: less is within what windows differ by
 LIMITING_SHARE = 0.5  # from here on neither growth nor an experiment tells or helps anything
 
@@ -44,6 +46,6 @@ class HostLoad:
             return ""
         text = (
             f"This host is busy with other work: the job gets {self.given_cores:.2g} of the "
-            f"{self.wanted_cores:.2g} cores that it could use, and loses {self.share:.0%} of its time"
+            f"{self.wanted_cores:.2g} cores that it could use, and loses {percent(self.share)} of its time"
         )
         return f"{text}. A plan with more nodes would not help." if self.is_limiting else f"{text}."

@@ -50,6 +50,6 @@ class UnmanagedJob:
         """Why it is not changed from here, and what does that."""
         ends = f"; to end it: {self.ended_by}" if self.ended_by and not self.is_final else ""
         return (
-            f"{self.name} is a {self.kind} of others ({self.state}), which is only read here: status, attach "
-            f"and logs show it, and nothing here changes it{ends}"
+            f"{self.name} is a {self.kind} that others run ({self.state}); you can look at it with status, "
+            f"attach and logs, but not change it here{ends}"
         )

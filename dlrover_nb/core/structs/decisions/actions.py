@@ -85,8 +85,8 @@ class BackupWorkers:
     def words(self) -> str:
         """The action in a sentence."""
         if self.n == 0:
-            return "wait for all workers in each iteration"
-        return f"go on without the {self.n} slowest worker{'s' if self.n > 1 else ''} of each iteration"
+            return "wait for all workers in each step"
+        return f"go on without the {self.n} slowest worker{'s' if self.n > 1 else ''} of each step"
 
 
 @dataclass(frozen=True, slots=True)

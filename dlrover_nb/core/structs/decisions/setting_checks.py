@@ -81,10 +81,10 @@ def check_setting(decision: Decision, now: Settings, check_room: Callable[[Resou
 def _check_mode(mode: Mode | None, now: Settings) -> None:
     if mode is None:
         raise InvalidValueError(
-            f"a decision on the mode needs one of {', '.join(Mode)}, got none; name the mode"
+            f"a decision on the mode must name one of {', '.join(Mode)}, got none; name the mode"
         )
     if mode is now.mode:
-        raise InvalidValueError(f"mode must differ from now, got {now.mode}, which job {now.job} already has")
+        raise InvalidValueError(f"job {now.job} is already in {now.mode} mode; choose another one")
 
 
 def _check_budget(limit: float | None, now: Settings) -> None:
@@ -94,7 +94,7 @@ def _check_budget(limit: float | None, now: Settings) -> None:
         )
     if limit == now.budget_total:
         already = "no limit" if limit is None else f"{limit:,.6g} {now.prices.currency}"
-        raise InvalidValueError(f"budget_total must differ from now, got {already}, as job {now.job} has it")
+        raise InvalidValueError(f"job {now.job} already has the total budget {already}; set another one")
     if limit is None:
         return
     if now.prices.per_hour(1.0, 1.0) is None:
@@ -111,11 +111,9 @@ def _check_budget(limit: float | None, now: Settings) -> None:
 
 def _check_pins(pins: Pins | None, now: Settings, check_room: Callable[[ResourcePlan], None]) -> None:
     if pins is None:
-        raise InvalidValueError("a decision on pins needs them, got none; name what is fixed from now on")
+        raise InvalidValueError("a decision on pins must name them, got none; say what is fixed from now on")
     if pins == now.pins:
-        raise InvalidValueError(
-            f"pins must differ from now, got {pins}, which job {now.job} already has pinned"
-        )
+        raise InvalidValueError(f"job {now.job} already has {pins} pinned; name other pins")
     if now.bounds.open:
         return  # which follow from the cluster: nothing is known of the smallest plan
     bounds = now.bounds  # if the smallest plan does not fit with the pins, none does

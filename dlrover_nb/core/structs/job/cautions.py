@@ -35,7 +35,7 @@ def _batch(spec: JobSpec, n_train: int | None) -> tuple[str, ...]:
         return ()
     largest = min(n_train, n_train * spec.n_epoch // FEW_STEPS)
     key = "--batch-size" if spec.global_batch is None else "--global-batch"
-    return (f"{what}: is that meant? {key} of at most {largest:,} makes at least {FEW_STEPS} steps.",)
+    return (f"{what}. Is that intended? {key} of at most {largest:,} makes at least {FEW_STEPS} steps.",)
 
 
 def _memory(spec: JobSpec) -> tuple[str, ...]:
@@ -43,4 +43,4 @@ def _memory(spec: JobSpec) -> tuple[str, ...]:
     if mib >= WORKER_START_MIB:
         return ()
     takes = f"a worker takes before it has any data (some {WORKER_START_MIB} MiB)"
-    return (f"{mib} MiB are less than {takes}: is that meant? --worker-memory gives it more.",)
+    return (f"{mib} MiB are less than {takes}. Is that intended? --worker-memory gives it more.",)

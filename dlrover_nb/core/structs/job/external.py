@@ -65,8 +65,8 @@ def command_words(text: str) -> tuple[str, ...]:
     unquoted = re.sub(r"\\.|'[^']*'", "", text)
     if re.search(r"[$`]", unquoted) or re.search(r"[();<>|&]", re.sub(r'"[^"]*"', "", unquoted)):
         raise InvalidValueError(
-            f"command is not given to a shell, got {shown(bare)}; for what a shell does with "
-            "$ ` | & ; < > ( ) write command: [sh, -c, 'exec ...']"
+            f"command runs without a shell, got {shown(bare)}; where you need a shell for "
+            "$ ` | & ; < > ( ), write command: [sh, -c, 'exec ...']"
         )
     try:
         return tuple(shlex.split(text))
@@ -296,7 +296,7 @@ class ExternalSpec:
             for name in (*own.together_with, *own.apart_from):
                 if name not in roles:
                     raise InvalidValueError(
-                        f"together_with and apart_from of {role} name roles of the job "
+                        f"together_with and apart_from of {role} must name roles of the job "
                         f"({', '.join(roles)}), got {name!r}"
                     )
             if both := set(own.together_with) & {str(role), *self.apart_of(role)}:

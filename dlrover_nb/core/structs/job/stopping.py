@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.job.early_stopping import NAMES, Metric
 
 BAND = 0.9  # of `StopForecast.low` to `high`
@@ -63,12 +64,12 @@ class StopForecast:
         of = f"{self.n_total / max(self.n_pass, 1):g}"
         name = NAMES[Metric(self.metric)]
         if self.why_not:
-            return f"whether it stops before its {of} passes is not predictable: {self.why_not}"
+            return f"we cannot predict whether it stops before its {of} passes: {self.why_not}"
         low, high = self._passes(self.low), self._passes(self.high)
         band = f"90 % band {low} to {high}, by its {name}"
-        rate = "" if self.decline is None else f"; last gain {self.decline:.1%} of all so far"
+        rate = "" if self.decline is None else f"; last gain {percent(self.decline, 1)} of all so far"
         if not self.is_early:
-            return f"it is likely to train all its {of} passes ({band}){rate}"
+            return f"it will probably train all its {of} passes ({band}){rate}"
         return f"will stop after about {self._passes(self.at)} of {of} passes ({band}){rate}"
 
     def _passes(self, n_sample: int) -> str:

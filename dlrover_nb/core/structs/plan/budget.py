@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.plan.deadline import percent, span_words
+from dlrover_nb.core.basics.percents import chance_words, percent
+from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class BudgetOutlook:
     @property
     def spent_words(self) -> str:
         """The money alone: ``8.1 of 10 USD spent (81 %)``."""
-        share = f"{self.share:.0%}".replace("%", " %")
+        share = percent(self.share)
         return f"{self.spent:,.4g} of {self.limit:,.6g} {self.currency} spent ({share})"
 
     @property
@@ -142,7 +143,7 @@ class BudgetOutlook:
             return lasts
         if self.now is None or not n_left:
             return f"{lasts}: about {n_bought:,} rows"
-        share = f"{self.now.share:.0%}".replace("%", " %")
+        share = percent(self.now.share)
         return (
             f"{lasts}: about {n_bought:,} rows, {share} of what is left; until the end it takes "
             f"{self.now.end_cost:,.4g}, {_enough(self.now)}"
@@ -161,7 +162,7 @@ class BudgetOutlook:
         stops = f"`%dlrover end {self.job} --now` keeps what is trained"
         smaller = ""
         if self.most is not None:
-            share = f"{self.most.share:.0%}".replace("%", " %")
+            share = percent(self.most.share)
             smaller = f", or {self.most.plan.short} trains {share} of what is left"
         none = "" if self.now is None else "no plan ends within it: "
         return f"{none}{raised}, {stops}{smaller}"
@@ -175,7 +176,7 @@ class BudgetOutlook:
 
 
 def _enough(plan: PlanBudget) -> str:
-    return f"with a {percent(plan.enough)} chance that the rest is enough"
+    return f"with a {chance_words(plan.enough)} chance that the rest is enough"
 
 
 def per_hour(prices: PriceTable, nodes: Iterable[Need]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -61,36 +62,29 @@ class DeadlineOutlook:
     def words(self) -> str:
         """The outlook in one line; it names another plan only where the present one is not enough."""
         when = f"in {span_words(self.left_s)}" if self.left_s > 0 else f"{span_words(-self.left_s)} ago"
-        now = f"{when}; {percent(self.in_time)} probable with the present plan, {margin_words(self.margin_s)}"
+        chance = f"the present plan has a {chance_words(self.in_time)} chance"
+        now = f"{when}; {chance} to meet it and should end {margin_words(self.margin_s)}"
         if self.is_met:
             return now
         if self.least_budget is not None:
             return f"{now}; {self._budget_words(self.least_budget)}"
-        best = f"{self.best_plan.short} reaches {percent(self.best_in_time)}"
+        best = f"{self.best_plan.short} has {chance_words(self.best_in_time)}"
         if self.is_feasible:
             return f"{now}; {best}"
         return (
-            f"{now}; no plan reaches {percent(self.wanted)}: {best}, "
+            f"{now}; no plan reaches {chance_words(self.wanted)}: {best}, "
             f"and the earliest possible end is in {span_words(self.earliest_s)}"
         )
 
     def _budget_words(self, least: float) -> str:
-        chance = self.least_budget_in_time
+        chance, wanted = self.least_budget_in_time, chance_words(self.wanted)
         if chance is not None and chance < self.wanted:
             return (
-                f"no plan reaches {percent(self.wanted)}: {least:.4g} an hour would buy {percent(chance)}, "
-                f"the budget {percent(self.best_in_time)}"
+                f"no plan reaches {wanted}: the budget buys {chance_words(self.best_in_time)}, "
+                f"{least:.4g} an hour would buy {chance_words(chance)}"
             )
-        odds = "" if chance is None else f", with {percent(chance)}"
-        return (
-            f"no plan within the budget reaches {percent(self.wanted)}: the smallest budget that would do is "
-            f"{least:.4g} an hour{odds}"
-        )
-
-
-def percent(chance: float) -> str:
-    """Return a probability; never a certainty, as none is."""
-    return "< 1 %" if chance < 0.01 else "> 99 %" if chance > 0.99 else f"{chance:.0%}".replace("%", " %")
+        odds = "" if chance is None else f", which gives {chance_words(chance)}"
+        return f"no plan within the budget reaches {wanted}: it takes at least {least:.4g} an hour{odds}"
 
 
 def margin_words(margin_s: float) -> str:

@@ -134,7 +134,7 @@ class ProfileSample:
         _check.at_least("n_window", self.n_window, 1)
         if not 0 <= self.host_share < 1:
             raise InvalidValueError(
-                f"host_share must be a part of an iteration, 0 to less than 1, got {self.host_share}"
+                f"host_share must be a part of a step, 0 to less than 1, got {self.host_share}"
             )
 
     @property

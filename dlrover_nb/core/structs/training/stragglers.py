@@ -114,5 +114,5 @@ class Spread:
         """It as a sentence."""
         return (
             f"workers differ for good: over {self.window_s:.0f} s {self.slowest} took {self.ratio:.2f} times "
-            f"as long as {self.fastest} for its own part of an iteration"
+            f"as long as {self.fastest} for its own part of a step"
         )

@@ -39,7 +39,7 @@ class AlertRules:
         A node that is slow over the monitor's short window alone (transient) has been so for this long; a
         persistent straggler begins an alert at once. It ends when no node is slow.
     stall_iterations, stall_least_s
-        No iteration ends for so many times the usual one, and for at least so long.
+        No step ends for so many times the usual one, and for at least so long.
     budget_share
         The plan that runs, or the run so far, costs more than this share of the budget per hour.
     budget_total_share

@@ -116,7 +116,7 @@ def test_a_pod_that_the_cluster_takes_away_is_made_again(check):
     [
         (CodeTried(error="expected a model, got 3"), "expected a model, got 3"),
         (CodeTried(), "reported no encoding of rows"),
-        (ended(exitCode=137, reason="OOMKilled"), "MiB are too little; give workers more memory_mib"),
+        (ended(exitCode=137, reason="OOMKilled"), "MiB are not enough; give workers more memory_mib"),
         (ended(exitCode=1, message="ImportError: no torch"), "ImportError: no torch"),
     ],
 )

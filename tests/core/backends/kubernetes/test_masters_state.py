@@ -91,7 +91,7 @@ def test_a_masters_program_that_meets_a_full_volume_says_it_in_one_line(monkeypa
     monkeypatch.setattr(program, "read_pod_job", full)
     assert program.main() == 1
     (told,) = caplog.messages
-    assert "the volume at /dlrover-nb/state must take files of user" in told
+    assert "expected the volume at /dlrover-nb/state to be writable for user" in told
     assert "No space left on device" in told
 
 

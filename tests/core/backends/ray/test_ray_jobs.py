@@ -118,9 +118,9 @@ def test_the_last_lines_are_read(server):
         (
             "theirs-1",
             UnmanagedJobError,
-            r"theirs-1 is a Ray job of others \(RUNNING\).* ray job stop theirs-1 --",
+            r"theirs-1 is a Ray job that others run \(RUNNING\).* ray job stop theirs-1 --",
         ),
-        ("raysubmit_Xy", UnmanagedJobError, r"nothing here changes it$"),
+        ("raysubmit_Xy", UnmanagedJobError, r"not change it here$"),
         ("x", NotFoundError, r"^no job 'x'$"),
     ],
 )

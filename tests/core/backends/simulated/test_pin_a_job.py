@@ -56,7 +56,7 @@ def test_pins_are_taken_shown_and_freed_again(handle):
 def test_pins_that_cannot_be_are_refused_to_the_user(handle):
     with pytest.raises(CapacityError, match="must fit on the machines"):
         handle.decide(Pin(worker_memory_mib=100_000))
-    with pytest.raises(InvalidValueError, match="already has pinned"):
+    with pytest.raises(InvalidValueError, match=r"already has .* pinned"):
         handle.decide(Pin(clear=True))
     assert handle.snapshot().decisions == ()
 

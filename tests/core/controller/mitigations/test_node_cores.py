@@ -50,7 +50,7 @@ def test_idle_cores_of_a_ps_go_to_the_one_that_uses_all_of_its_own():
     assert second.cpu == 1.62
     job.run(LONG_S)
     assert job.open is None, "each has what it uses"
-    assert "By nearchus: ps-0 uses 30% of its cores" in job.view.mitigations[0].why
+    assert "By nearchus: ps-0 uses 30 % of its cores" in job.view.mitigations[0].why
     job.check_replay()
 
 

@@ -135,7 +135,7 @@ def test_return_to_a_plan_that_a_proposal_replaced_takes_some_gain_of_the_means(
     assert rule(replaced, proposal(low=921.0)) is None
     refusal = may_apply(proposal(low=1000.0), replace(replaced, left={axes_key(MORE): 1}), AUTO)
     assert refusal == Refusal(
-        "hysteresis", "the job left this plan for a better one 3 times; going back needs a gain of 27%"
+        "hysteresis", "the job left this plan for a better one 3 times; going back needs a gain of 27 %"
     )
 
 

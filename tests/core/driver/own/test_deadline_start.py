@@ -57,7 +57,7 @@ def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what()
     assert needed * 0.9 <= plan.worker.count <= needed * 1.6
     assert 1 <= plan.ps.count <= plan.worker.count
     assert f"Starts with {plan.short}" in found.why
-    assert "by 24 finished jobs" in found.why
+    assert "from 24 finished jobs" in found.why
     sooner = sized_for_deadline(replace(BEGUN, spec=replace(SPEC, deadline_s=1000.0)), ROOM, examples, 0.0)
     assert sooner.spec.plan.worker.count > plan.worker.count
 
@@ -67,7 +67,7 @@ def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what()
     ("change", "past", "words"),
     [
         ({}, lambda: examples(4), "got 4"),
-        ({}, list, "no job that has finished"),
+        ({}, list, "there is no finished job"),
         ({"deadline_s": 20.0}, examples, "up to 16 workers"),
         ({"global_batch": 4096}, examples, "global batch"),
         ({"plan": replace(PLAN, worker=replace(PLAN.worker, cpu=8.0))}, examples, "cores of a worker 8"),
@@ -85,7 +85,7 @@ def test_where_it_cannot_be_known_the_plan_stays_and_the_reason_is_told(change, 
 def test_a_job_unlike_those_of_the_history_is_not_sized(traits):
     found = sized_for_deadline(replace(BEGUN, traits=replace(TRAITS, **traits)), ROOM, examples, 0.0)
     assert found.spec == SPEC
-    assert "unlike the jobs of the history" in found.why
+    assert "unlike the finished jobs" in found.why
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_pins_of_the_user_hold():
 
 def test_a_job_says_why_it_was_not_sized(play):
     job = play(policy="qore", deadline_s=3600.0, warm_start=True)
-    assert job.story_has("Not sized for its deadline: no job that has finished can be learnt from")
+    assert job.story_has("Not sized for its deadline: there is no finished job to learn from")
     assert job.now.target == job.spec.plan

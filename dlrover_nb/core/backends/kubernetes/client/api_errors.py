@@ -289,7 +289,7 @@ def _forbidden(operation: Operation, status: Status, message: str) -> tuple[type
             name = f"{other['kind']} {_unquoted(other['name'])}"
             ask = "name it in the ClusterRole that lets the dashboard impersonate people"
             return Inadmissible, f"{user} may not act as the {name}; {ask}"
-        ask = "`connect kubernetes` shows all that is allowed, and the Role to ask an administrator for"
+        ask = "`connect kubernetes` shows what you may do, and the Role to ask an administrator for"
         is_read = operation.namespace and operation.verb in {"get", "list", "watch"}
         gone = (
             f", unless namespace {operation.namespace} was deleted, and its roles with it" if is_read else ""
@@ -305,7 +305,7 @@ def _forbidden(operation: Operation, status: Status, message: str) -> tuple[type
         )
     return (
         Inadmissible,
-        f"a policy of the cluster does not allow to {operation}: {message}{_way_out(operation)}",
+        f"a policy of the cluster does not let us {operation}: {message}{_way_out(operation)}",
     )
 
 

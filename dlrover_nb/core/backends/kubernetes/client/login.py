@@ -110,7 +110,7 @@ def impersonating(login: Login, user: str, groups: Sequence[str] = ()) -> Login:
     for name in (user, *groups):
         if not name or name.startswith("system:") or not name.isprintable() or not name.isascii():
             raise BackendError(
-                f"{name!r} cannot be acted as: expected a name in printable ASCII that does not begin with "
+                f"{name!r} is no name to act as: expected printable ASCII that does not begin with "
                 "'system:'; correct the user or the group where people sign in"
             )
     headers = (("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups))

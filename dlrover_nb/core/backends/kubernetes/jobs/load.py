@@ -32,7 +32,7 @@ NO_PODS = (
     "you may not list pods of other namespaces (needs: list pods in all namespaces), so we cannot say what "
     "others hold or what is idle"
 )
-NO_METRICS = "use is not measured: metrics.k8s.io is not installed, or you may not read it"
+NO_METRICS = "we cannot see what is used: metrics.k8s.io is not installed, or you may not read it"
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 
 

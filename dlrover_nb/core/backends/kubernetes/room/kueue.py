@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 MANAGED = "kueue.x-k8s.io/managed"  # label that Kueue gives to the pods that it counts
-UNREAD = "the quota of its ClusterQueue may not be read (needs: list clusterqueues.kueue.x-k8s.io)"
+UNREAD = "we may not read the quota of its ClusterQueue (needs: list clusterqueues.kueue.x-k8s.io)"
 _UNITS = (("cpu", 1), ("memory", MIB))
 _STATES = (("Finished", "ended"), ("Evicted", "evicted"), ("Admitted", "admitted"))
 
@@ -68,7 +68,7 @@ def quota_of(queue: str, objects: QueueObjects, owners: Iterable[str] = ()) -> Q
     """
     verdicts = tuple(_verdicts(objects.workloads or (), frozenset(owners)))
     if objects.local is None:
-        closed = f"there is no LocalQueue {queue} in this namespace: nodes wait until it is made"
+        closed = f"there is no LocalQueue {queue} in this namespace; nodes wait until it is created"
         return QueueQuota(queue, closed=closed, verdicts=verdicts)
     keeper = str(objects.local.get("spec", {}).get("clusterQueue", ""))
     own = next((q for q in objects.cluster_queues or () if q["metadata"]["name"] == keeper), None)

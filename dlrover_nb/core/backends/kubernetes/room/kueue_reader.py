@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORBIDDEN_S = 1800.0  # until a forbidden request is tried again
-UNREAD = "it may not be read (needs: get localqueues.kueue.x-k8s.io)"
+UNREAD = "we may not read it (needs: get localqueues.kueue.x-k8s.io)"
 
 
 class KueueReader:

@@ -31,7 +31,7 @@ POD_GROUP = Kind("PodGroup", "podgroups", "scheduling.volcano.sh", "v1beta1")
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label, once an annotation
 GATE = "kueue.x-k8s.io/admission"
 GROUP_NAMES = ("scheduling.k8s.io/group-name", "volcano.sh/group-name")  # annotations
-UNREAD = "the reason is unknown, because its objects are not served or cannot be read"
+UNREAD = "we do not know why, because its objects do not exist here or we may not read them"
 QUEUE_OF_POD = "volcano.sh/queue-name"
 
 

@@ -240,7 +240,7 @@ def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server):
         (status(403, "Forbidden", r'pods is forbidden: User "AD\\ann" cannot list resource "pods"'), Forbidden, r"AD\\ann may not list pods"),
         (status(403, "Forbidden", 'pods "p" is forbidden: exceeded quota: q, requested: pods=1'), OverQuota, "has no room"),
         (status(403, "Forbidden", 'pods "p" is forbidden: status unknown for quota: q, resources: pods'), OverQuota, "has no room"),
-        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Inadmissible, "a policy of the cluster does not allow to list pods"),
+        (status(403, "Forbidden", "pods is forbidden: violates PodSecurity"), Inadmissible, "a policy of the cluster does not let us list pods"),
         (status(422, "Invalid", "x" * 5000 + "\n"), Inadmissible, "x" * 400),
     ],
 )  # fmt: skip
