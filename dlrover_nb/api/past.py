@@ -73,7 +73,7 @@ def history(job: str | None = None, run: str | None = None) -> HistoryView | Run
     return HistoryView(history_queries.run_history(job, run))
 
 
-def score(owner: str | None = None, days: float | None = None) -> ScoresView:
+def score(owner: str | None = None, days: float | None = None, *, job: str | None = None) -> ScoresView:
     """Return how good predictions were: over all jobs, and for each.
 
     Parameters
@@ -82,11 +82,15 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
         Owner of the jobs; None for all.
     days
         Only plans that were applied in the last so many days; None for all.
+    job
+        A job's name: only its runs; None for all jobs.
 
     Raises
     ------
     InvalidValueError
         When `days` is not above zero.
+    NotFoundError
+        When no job of that name ever ran; it names the nearest ones.
     BackendError
         When the history is there but cannot be read.
 
@@ -99,7 +103,7 @@ def score(owner: str | None = None, days: float | None = None) -> ScoresView:
     from dlrover_nb.core.client.past import history_queries  # noqa: PLC0415 - as above
 
     since_s = None if days is None else time.time() - days * DAY_S
-    return ScoresView(history_queries.scores(owner, since_s))
+    return ScoresView(history_queries.scores(owner, since_s, job=job))
 
 
 def logs(job: str, node: str | None = None, *, n: int = 100, gone: DlroverError | None = None) -> LogsView:

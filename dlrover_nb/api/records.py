@@ -38,7 +38,9 @@ class Records(Tabular):
         """
         return past.history(job, run)
 
-    def score(self, owner: str | None = None, days: float | None = None) -> ScoresView:
+    def score(
+        self, owner: str | None = None, days: float | None = None, *, job: str | None = None
+    ) -> ScoresView:
         """Return how good predictions were: over all jobs, and for each.
 
         Parameters
@@ -47,11 +49,15 @@ class Records(Tabular):
             Owner of the jobs; None for all.
         days
             Only plans that were applied in the last so many days; None for all.
+        job
+            A job's name: only its runs; None for all jobs.
 
         Raises
         ------
         InvalidValueError
             When `days` is not above zero.
+        NotFoundError
+            When no job of that name ever ran; it names the nearest ones.
         BackendError
             When the history is there but cannot be read.
 
@@ -59,7 +65,7 @@ class Records(Tabular):
         --------
         >>> cluster.score(days=30)
         """
-        return past.score(owner, days)
+        return past.score(owner, days, job=job)
 
     def audit(self, job: str | None = None, since: str | None = None, n: int = 50) -> AuditView:
         """Return the newest commands in the audit: who asked for what, and what became of it.

@@ -249,8 +249,8 @@ class Steering(Tabular):
         cores: Mapping[str, float] | None = None,
         memory: Mapping[str, int] | None = None,
         why: str = "",
-    ) -> DecisionView:
-        """Order an action against stragglers, whether or not it was proposed.
+    ) -> DecisionView | MitigationsView:
+        """Order an action against stragglers, whether or not it was proposed; without one, show those so far.
 
         Give exactly one, or both `cores` and `memory` of one node.
 
@@ -275,13 +275,14 @@ class Steering(Tabular):
 
         Returns
         -------
-        DecisionView
-            The decision with its id, and its progress; `undo` takes back all but moves and new nodes.
+        DecisionView or MitigationsView
+            The decision with its id, and its progress; `undo` takes back all but moves and new nodes. Where
+            nothing is given, what `mitigations` returns, as the verb does.
 
         Raises
         ------
         InvalidValueError
-            When not exactly one is given, a node is not there, or the job cannot do it.
+            When several are given, a node is not there, or the job cannot do it.
         StaleDecisionError
             When the job cannot do it now.
 
@@ -289,11 +290,10 @@ class Steering(Tabular):
         --------
         >>> job.mitigate(restart="worker-1", why="its machine is busy")
         """
-        return self.ask(
-            Mitigate(
-                restart, move, _plain(batches), backup, _plain(rates), _plain(cores), _plain(memory), why=why
-            )
+        request = Mitigate(
+            restart, move, _plain(batches), backup, _plain(rates), _plain(cores), _plain(memory), why=why
         )
+        return self.mitigations() if request == Mitigate() else self.ask(request)
 
     def mitigations(self) -> MitigationsView:
         """Return the actions against stragglers: the one that waits for an answer, and those so far.

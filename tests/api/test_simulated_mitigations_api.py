@@ -7,6 +7,7 @@ import pytest
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb import api
+from dlrover_nb.api.views.stragglers_view import MitigationsView
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
 from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError, StaleDecisionError
@@ -67,7 +68,7 @@ def test_an_action_is_waited_for_shown_everywhere_accepted_and_in_effect(core):
     assert shown.snapshot.open_mitigation is not None
     for show in (job.stragglers, job.mitigations, job.status, job.plans):
         view = until(lambda show=show: waiting(show()), what="an action that waits")
-        assert f"accept ads {view.snapshot.open_mitigation.id}" in str(view)
+        assert f"apply ads {view.snapshot.open_mitigation.id}" in str(view)
     cluster = api.Cluster(core)
     until(lambda: any(line.open_mitigation for line in cluster.jobs()), what="the list of jobs to say so")
     made = until(lambda: accepted(job), what="an action that is accepted before a better one comes")
@@ -102,7 +103,8 @@ def test_what_the_job_cannot_do_is_refused_with_what_would(core):
     with pytest.raises(InvalidValueError, match="must name a node of job ads, got 'worker-99'"):
         job.mitigate(restart="worker-99")
     with pytest.raises(InvalidValueError, match="give exactly one"):
-        job.mitigate()
+        job.mitigate(why="it is slow")
+    assert isinstance(job.mitigate(), MitigationsView), "as the verb: without an action it shows them"
     with pytest.raises(NotFoundError):
         job.accept("m7")
     assert job.snapshot().mitigations == ()

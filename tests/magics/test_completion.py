@@ -43,7 +43,7 @@ def offered(text: str) -> tuple[str, ...]:
 @for_each(
     ("text", "expected"),
     [
-        ("%dlrover st", ("status", "stragglers", "stop")),
+        ("%dlrover st", ("status", "stragglers", "staleness", "stop")),
         ("%dlrover ", (*GRAMMAR.words, "help")),
         ("%dlrover s", ("submit", "show", "server")),
         (
@@ -52,6 +52,7 @@ def offered(text: str) -> tuple[str, ...]:
                 "--live",
                 "--nodes",
                 "--stragglers",
+                "--staleness",
                 "--mitigations",
                 "--rows",
                 "--logs",
@@ -99,7 +100,7 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover connect r", ("ray",)),
         ("%dlrover shards quick --", ("--retry", "--skip", "--why")),
         ("%dlrover shards quick --skip 1", ("12",)),
-        ("%dlrover help sta", ("status",)),
+        ("%dlrover help stat", ("status",)),
         ("%dlrover nope ", ()),
         ("%dlroverx st", ()),
         ("print('%dlrover st", ()),
@@ -201,7 +202,7 @@ def test_ipython_offers_them(shell: InteractiveShell) -> None:
     magics = loaded(shell)
     assert magics is not None
     magics.commands.session = SESSION
-    assert _texts(shell, "%dlrover sta") == {"status"}
+    assert _texts(shell, "%dlrover stat") == {"status"}
     assert _texts(shell, "%dlrover status ctr-d") == {"ctr-daily"}
     assert _texts(shell, "%dlrover scale --worker-c") == {"--worker-cpu"}
     assert "status" not in _texts(shell, "sta")

@@ -35,6 +35,7 @@ LOGS = (
 )
 HISTORY = (JOB, argument("--run", metavar="RUN", help="id of a run; default: the newest"))
 SCORE = (
+    argument("job", metavar="JOB", nargs="?", help="name of a job: only its runs; default: all jobs"),
     argument("--owner", metavar="WHO", help="owner of the jobs; default: all owners"),
     argument("--days", type=number, metavar="N", help="plans of the last N days; default: all"),
 )
@@ -86,22 +87,27 @@ def history(commands: Commands, *, job: str | None, run: str | None) -> HistoryV
     from dlrover_nb.api import past  # noqa: PLC0415 - see the package
     from dlrover_nb.api.views.job_views import RunsView  # noqa: PLC0415 - see the package
 
-    cluster = commands.session.cluster
-    if cluster is not None and cluster.simulated and run is None:
-        for each in cluster.jobs():
-            if each.name == job:
-                return cluster.job(each.name).history()  # raises: no history is kept of a simulated job
+    if run is None:
+        _refuse_simulated(commands, job)
     shown = past.history(job, run)
     if isinstance(shown, RunsView):
         commands.session.runs = past.ids(shown.runs)
     return shown
 
 
-def score(_: Commands, *, owner: str | None, days: float | None) -> ScoresView:
-    """Show how good predictions were."""
+def _refuse_simulated(commands: Commands, job: str | None) -> None:
+    """Say that no history is kept of a simulated job; `NotFoundError`."""
+    cluster = commands.session.cluster
+    if cluster is not None and cluster.simulated and any(each.name == job for each in cluster.jobs()):
+        cluster.job(str(job)).history()
+
+
+def score(commands: Commands, *, job: str | None, owner: str | None, days: float | None) -> ScoresView:
+    """Show how good predictions were: of all jobs, or of one."""
     from dlrover_nb.api import past  # noqa: PLC0415 - see the package
 
-    return past.score(owner, days)
+    _refuse_simulated(commands, job)
+    return past.score(owner, days, job=job)
 
 
 def export(  # noqa: PLR0913 - what the plan does not say, each by its name
@@ -177,7 +183,7 @@ VERBS = (
         "quick-start",
         (job_or("run", re.compile(r".+@[\d.]+")),),
     ),
-    Verb("score", "show how good predictions were", score, SCORE, "--days 30"),
+    Verb("score", "show how good predictions were", score, SCORE, "quick-start --days 30"),
     Verb(
         "export",
         "write a plan as YAML: ElasticJob, ScalePlan, TFJob, JobSet or others",

@@ -15,7 +15,6 @@ import panel as pn
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.core.structs.training.shards import ShardAction
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
 from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.jobs.again import GO_ON, RUN_AGAIN, again_blocks, goes_on
@@ -198,20 +197,12 @@ class Screen:
             self._view_model.refuse(_request(press), refusal)
             return
         match press.verb:
-            case Verdict.ACCEPT:
-                self._view_model.accept(press.subject, why)
-            case Verdict.REJECT:
-                self._view_model.reject(press.subject, why)
-            case "undo" | "cancel":
-                aim = f"{press.verb} {press.subject}"
-                self._view_model.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
-            case ShardAction.RETRY | ShardAction.SKIP:
-                shard = int(press.subject.removeprefix("shard "))
-                self._view_model.decide_rows(shard, ShardAction(press.verb), why)
             case Verdict.MODE:
                 self._view_model.set_mode(Mode(press.plan), why, version=version)
             case Verdict.OVERRIDE | Verdict.SCALE:
                 self._send_plan(press, why, version)
+            case _:
+                self._view_model.press(press, why)
 
     def _send_plan(self, press: Press, why: str, version: str) -> None:
         plan = self.sliders.plan

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.spec_choices import Mode
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+    from dlrover_nb.widgets.jobs.review_card import Press
 
 _ACTIONS = ThreadPoolExecutor(2, thread_name_prefix="dlrover-action")
 
@@ -152,6 +153,20 @@ class JobViewModel:
         aim = f"skip shard {shard}" if skips else f"train shard {shard} again"
         request = SkipShard(shard=shard, why=why) if skips else RetryShard(shard=shard, why=why)
         self._ask(PendingAction(None, aim=aim), request)
+
+    def press(self, press: Press, why: str = "") -> None:
+        """Do what a button says that names what it answers."""
+        match press.verb:
+            case Verdict.ACCEPT:
+                self.accept(press.subject, why)
+            case Verdict.REJECT:
+                self.reject(press.subject, why)
+            case "undo" | "cancel":
+                aim = f"{press.verb} {press.subject}"
+                self.undo(press.subject, why, aim=aim, is_under_way=press.verb == "cancel")
+            case ShardAction.RETRY | ShardAction.SKIP:
+                shard = int(press.subject.removeprefix("shard "))
+                self.decide_rows(shard, ShardAction(press.verb), why)
 
     def refuse(self, request: PendingAction, why: str) -> None:
         """Record that a request cannot be sent."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets.jobs.plans import plans_view
 from dlrover_nb.widgets.jobs.status import status_tables, status_view
-from dlrover_nb.widgets.live.browser.cell_outputs import static_bundle
+from dlrover_nb.widgets.live.browser.cell_outputs import can_show_live, static_bundle
 from dlrover_nb.widgets.live.browser.live_page import LivePage
+from dlrover_nb.widgets.live.browser.widget_cell import WidgetScreen, shows_widgets
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class LiveView(LivePage["Screen"]):
     ) -> None:
         super().__init__(poller)
         self._can_act, self._is_part = can_act, is_part
+        self._widget: WidgetScreen | None = None  # in front ends that run no scripts of Panel
         self.name = handle.name
         self.view_model = JobViewModel(handle, self.flush, monotonic=monotonic)
         poller.watch(self)
@@ -68,6 +70,27 @@ class LiveView(LivePage["Screen"]):
     def take_off(self, screen: Screen) -> None:
         """Remove a screen of `screen_on`."""
         self._drop(screen)
+
+    @property
+    def n_screen(self) -> int:
+        """Number of pages and cells that show it."""
+        return super().n_screen + (self._widget is not None)
+
+    def flush(self) -> None:
+        """Update every screen."""
+        super().flush()
+        if (widget := self._widget) is not None:
+            widget.flush()
+
+    def _ipython_display_(self) -> None:
+        if not (can_show_live() and shows_widgets()):
+            super()._ipython_display_()
+            return
+        if self._widget is not None:
+            self._widget.close()
+        self._widget = WidgetScreen(self.view_model, can_act=self._can_act)
+        self._cell.display_widget(self._widget.layout)
+        self._poller.watch(self)
 
     def _make_screen(self, lock: RLock | None = None) -> Screen:
         from dlrover_nb.widgets.live.job_screen import Screen  # noqa: PLC0415 - panel takes seconds to import

@@ -71,12 +71,19 @@ def test_scores_are_of_an_owner_and_of_some_days(told: InteractiveShell) -> None
     assert past.score(owner="ada").scoreboard.total.inside == 1.0
 
 
+def test_scores_are_of_one_job_where_it_is_named(told: InteractiveShell) -> None:
+    assert told.run_line_magic("dlrover", "score clicks").scoreboard.total.n_outcome == 2
+    assert told.run_line_magic("dlrover", "history views --score").scoreboard.total.n_outcome == 0
+    assert [job for job, _ in past.score(job="clicks").scoreboard.jobs] == ["clicks"]
+
+
 @for_each(
     ("line", "message"),
     [
         ("history click", "no job 'click' in the history; did you mean clicks?"),
         ("history clicks --run clicks@1", "no run 'clicks@1' of job clicks; it has clicks@"),
         ("history --run nope", "no job 'nope' in the history; it has clicks, views"),
+        ("score click", "no job 'click' in the history; did you mean clicks?"),
         ("score --days 0", "days must be > 0, got 0; leave it out for all"),
         ("score --days nan", "days must be > 0, got nan"),
         ("score --days soon", "--days: must be a number, got 'soon'"),

@@ -114,7 +114,13 @@ def run_history(job: str, run: str | None = None, url: str | None = None) -> Run
         )
 
 
-def scores(owner: str | None = None, since_s: float | None = None, url: str | None = None) -> Scoreboard:
+def scores(
+    owner: str | None = None,
+    since_s: float | None = None,
+    url: str | None = None,
+    *,
+    job: str | None = None,
+) -> Scoreboard:
     """Return the accuracy of predictions: over all jobs, and for each.
 
     Parameters
@@ -123,16 +129,22 @@ def scores(owner: str | None = None, since_s: float | None = None, url: str | No
         Owner of the jobs; None for all owners.
     since_s
         Time (seconds since 1970) from which on plans count; None for all.
+    job
+        Only the runs of that name; None for all jobs.
 
     Raises
     ------
+    NotFoundError
+        When no job of that name ever ran; it names the nearest ones.
     BackendError
         When the history exists but cannot be read.
     """
     from dlrover_nb.core.history import scoreboard  # noqa: PLC0415 - see the module
 
     with _reading(url) as store:
-        return store.scores(owner=owner, since_s=since_s) if store else scoreboard({})
+        if job is not None:
+            _of_job(job, store.jobs() if store else ())
+        return store.scores(owner=owner, since_s=since_s, job=job) if store else scoreboard({})
 
 
 @contextmanager

@@ -225,7 +225,9 @@ class HistoryStore:
             query = query.where(table.c.at_s > since_s)
         return tuple(series_from(row) for row in self._database.rows(query))
 
-    def scores(self, *, owner: str | None = None, since_s: float | None = None) -> Scoreboard:
+    def scores(
+        self, *, owner: str | None = None, since_s: float | None = None, job: str | None = None
+    ) -> Scoreboard:
         """Return how good predictions were, over all jobs and for each (all its runs together)."""
         runs, outcomes = tables.runs, tables.outcomes
         query = select(runs.c.job, outcomes.c.record).join(runs, runs.c.run == outcomes.c.run)
@@ -233,6 +235,8 @@ class HistoryStore:
             query = query.where(runs.c.owner == owner[: tables.OWNER_LENGTH])
         if since_s is not None:
             query = query.where(outcomes.c.applied_at_s >= since_s)
+        if job is not None:
+            query = query.where(runs.c.job == job)
         by_job: dict[str, list[Outcome]] = {}
         for row in self._database.rows(query):
             by_job.setdefault(row.job, []).append(record_from(row.record, Outcome))

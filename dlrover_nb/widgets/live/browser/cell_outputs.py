@@ -45,6 +45,7 @@ class Cell:
         self._display_id = f"dlrover-{uuid.uuid4().hex}"
         self._static_at_s: float | None = None  # None: no static copy is shown, or it is the last one
         self._scripts: Scripts | None = None  # None: not in a notebook, or removed
+        self._widget: dict[str, object] = {}  # what shows the live view as an ipywidget; empty: Panel does
 
     def display(self, live_layout: Callable[[], Any]) -> None:
         """Show the view in the running cell: live where the front end can, and the static copy."""
@@ -58,10 +59,22 @@ class Cell:
             self._static_at_s = time.monotonic()
         display(self._bundle(), raw=True, display_id=self._display_id)
 
+    def display_widget(self, widget: Any) -> None:  # noqa: ANN401 - of ipywidgets, which has no types
+        """Show the view in the running cell as an ipywidget, with the static copy where none can be shown."""
+        from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
+
+        self._widget = dict(widget._repr_mimebundle_())
+        self._static_at_s = time.monotonic()
+        display({**self._widget, **self._bundle()}, raw=True, display_id=self._display_id)
+
     def renew(self, *, is_last: bool) -> None:
-        """Replace the static copy periodically, and at the end: a saved file holds the last state."""
+        """Replace the static copy periodically, and at the end: a saved file holds the last state.
+
+        Beside a widget only at the end: with its output a front end would make the widget anew.
+        """
         now_s = time.monotonic()
-        if self._static_at_s is None or (now_s - self._static_at_s < STATIC_EVERY_S and not is_last):
+        is_soon = bool(self._widget) or now_s - (self._static_at_s or 0.0) < STATIC_EVERY_S
+        if self._static_at_s is None or (is_soon and not is_last):
             return
         self._static_at_s = None if is_last else now_s
         self._write()
@@ -74,7 +87,7 @@ class Cell:
     def _write(self) -> None:
         from IPython.display import update_display  # noqa: PLC0415 - only in a notebook
 
-        update_display(self._bundle(), raw=True, display_id=self._display_id)
+        update_display({**self._widget, **self._bundle()}, raw=True, display_id=self._display_id)
         self.take_back_scripts()  # where no page has connected by now, none runs them: the file stays small
 
     def take_back_scripts(self) -> None:
