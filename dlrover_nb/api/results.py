@@ -10,7 +10,6 @@ from dlrover_nb.api.steering import Steering
 from dlrover_nb.api.views.job_views import HistoryView, LogsView, Note, logs_title
 from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import BackendError, NotFoundError
-from dlrover_nb.core.structs.job.solution_names import SolutionName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,14 +57,14 @@ class Results(Steering):
                 raise
             return past.logs(self.name, node, n=n, gone=gone)
 
-    def stragglers(self, solution: str = SolutionName.ANTDT_ND) -> StragglersView:
+    def stragglers(self, solution: str | None = None) -> StragglersView:
         """Return which nodes are slow, with the numbers that say so, and what would help; nothing changes.
 
         Parameters
         ----------
         solution
             Which rules to ask for actions: ``"antdt-nd"``, ``"antdt-dd"``, ``"backup-workers"``,
-            ``"adjust-lr"``, ``"lb-bsp"`` or ``"none"``.
+            ``"adjust-lr"``, ``"lb-bsp"`` or ``"none"``; None: those of the job.
 
         Raises
         ------
@@ -88,8 +87,9 @@ class Results(Steering):
             nodes,
             spec.sync,
             spec.batch_size,
-            solution=solution,
+            solution=solution or spec.stragglers,
             of_controller=snapshot.stragglers,
+            costs={n.id: n.last.batch_cost for n in snapshot.nodes if n.last and n.last.batch_cost},
         )
         return StragglersView(snapshot, findings)
 

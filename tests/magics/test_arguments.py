@@ -157,6 +157,12 @@ def action(given):
             "mitigate",
             {"job": None, "why": ""} | action({"batches": {"worker-0": 256, "worker-1": 128}}),
         ),
+        (
+            "mitigate --batches worker-0=256,worker-1=128 --accumulate worker-0=2",
+            "mitigate",
+            {"job": None, "why": ""}
+            | action({"batches": {"worker-0": 256, "worker-1": 128}, "accumulate": {"worker-0": 2}}),
+        ),
         ("mitigate --backup 0", "mitigate", {"job": None, "why": ""} | action({"backup": 0})),
         (
             "mitigate --rates worker-0=0.5",
@@ -175,7 +181,7 @@ def action(given):
         ),
         ("accept m1", "accept", {"job": None, "proposal": "m1", "why": ""}),
         ("reject ctr m2", "reject", {"job": "ctr", "proposal": "m2", "why": ""}),
-        ("stragglers", "stragglers", {"job": None, "solution": "antdt-nd"}),
+        ("stragglers", "stragglers", {"job": None, "solution": None}),
         ("stragglers ctr --solution lb-bsp", "stragglers", {"job": "ctr", "solution": "lb-bsp"}),
         ("logs", "logs", {"job": None, "node": None, "lines": 100}),
         ("logs ps-1 -n 5", "logs", {"job": None, "node": "ps-1", "lines": 5}),

@@ -46,8 +46,7 @@ SOLUTION = argument(
     "--solution",
     metavar="NAME",
     type=one_of("solution", SolutionName),
-    default=SolutionName.ANTDT_ND,
-    help=f"rules to ask for actions: {', '.join(SolutionName)}",
+    help=f"rules to ask for actions: {', '.join(SolutionName)}; without it those of the job",
 )
 BATCHES = argument(
     "sizes", metavar="WORKER=N", nargs="*", type=worker_size, help="samples of one mini-batch of a worker"
@@ -76,7 +75,7 @@ def why(commands: Commands, *, job: str | None, proposal: str | None, question: 
     return shown
 
 
-def stragglers(commands: Commands, *, job: str | None, solution: str) -> StragglersView:
+def stragglers(commands: Commands, *, job: str | None, solution: str | None) -> StragglersView:
     """Show which nodes are slow, with the numbers that say so, and what would help."""
     shown = commands.job(job).stragglers(solution)
     if shown.snapshot.open_mitigation is not None:

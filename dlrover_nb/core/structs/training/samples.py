@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class NodeSample:
     when it needs their memory. `throttled_s` and `starved_s` are what all its threads together waited for
     processors in the window: as its own quota was used up, and as other processes had them; `host_cores` is
     the processor time of all processes of its host over wall time. None: not known. `machine` is where it
-    runs, as in its Hello.
+    runs, as in its Hello. `batch_cost` is what a worker measured of its mini-batches; None: it did not.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -78,6 +79,7 @@ class NodeSample:
     starved_s: float | None = None
     host_cores: float | None = None
     machine: str = ""
+    batch_cost: BatchCost | None = None
 
     def __post_init__(self) -> None:
         for name in (
