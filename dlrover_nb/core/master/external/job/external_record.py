@@ -63,6 +63,14 @@ class QualityRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """A slow node in whose place another one starts, by which decision."""
+
+    node: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServicesRecord:
     """The lasting state of services for programs, beside the ledger of shards, which has a log of its own."""
 
@@ -100,6 +108,7 @@ class ExternalRecord:
     told: tuple[StepsDone, ...]
     errors: tuple[CountedError, ...] = ()
     services: ServicesRecord = field(default_factory=ServicesRecord)
+    replaced: Replaced | None = None
 
     @property
     def latest_s(self) -> float:
