@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 METHODS = {"even": SolutionName.NONE, "lb_bsp": SolutionName.LB_BSP, "dd": SolutionName.ANTDT_DD}
 BATCH, N_EPOCH = 256, 200
 CORES, SLOW_CORES = 0.6, 0.2
-MEMORY_MIB = 1200  # of which an even batch takes what the libraries leave, and hardly more fits
+MEMORY_MIB = 1100  # of which an even batch takes what the libraries leave, and hardly more fits
 SETTLE_S, MEASURE_S, WINDOW_S = 35.0, 15.0, 5.0
 FIXED_S = 0.01  # of each mini-batch, as the start of kernels on a device
 WIDTH = 1 << 15  # numbers that each row keeps for the backward pass, several times

@@ -100,7 +100,7 @@ class SlowNodes:
         self.own_sizes: Mapping[str, SetSize] = {}
         self.findings: tuple[Straggler, ...] = ()
         self.recent: frozenset[str] = frozenset()
-        self._found: dict[tuple[str, Pace], tuple[float, Straggler]] = {}  # when last
+        self._recurring: dict[tuple[str, Pace], tuple[float, Straggler]] = {}  # when last
 
     # facts
 
@@ -178,9 +178,9 @@ class SlowNodes:
         findings = self._monitor.findings(at_s)
         self.recent = frozenset(each.node for each in findings)
         since_s = at_s - self._spec.straggler_window_s / 2
-        lasting = {key: each for key, each in self._found.items() if each[0] > since_s}
-        self._found = lasting | {(each.node, each.pace): (at_s, each) for each in findings}
-        self.findings = tuple(sorted((each for _, each in self._found.values()), key=_order))
+        lasting = {key: each for key, each in self._recurring.items() if each[0] > since_s}
+        self._recurring = lasting | {(each.node, each.pace): (at_s, each) for each in findings}
+        self.findings = tuple(sorted((each for _, each in self._recurring.values()), key=_order))
 
     def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
         """Return the errors of nodes within the long window, also of those that have left."""
@@ -301,7 +301,7 @@ class SlowNodes:
             by_node.pop(node, None)
         self._relieved.discard(node)
         self._monitor.forget(node)
-        self._found = {key: each for key, each in self._found.items() if key[0] != node}
+        self._recurring = {key: each for key, each in self._recurring.items() if key[0] != node}
         self.findings = tuple(each for each in self.findings if each.node != node)
 
 

@@ -143,8 +143,8 @@ def _most(learner: Learner, rows: Floats, batch: PreparedBatch, room: Room) -> i
     """
     n_row = len(batch.labels)
     small, large = of_size(batch, max(n_row // 2, 1)), of_size(batch, n_row)
-    kept = [learner.kept_bytes(rows, each.inverse, each.dense, each.labels) for each in (small, large)]
-    row_bytes = AT_PEAK * (kept[1] - kept[0]) / max(n_row - len(small.labels), 1)
+    n_bytes = [learner.kept_bytes(rows, each.inverse, each.dense, each.labels) for each in (small, large)]
+    row_bytes = AT_PEAK * (n_bytes[1] - n_bytes[0]) / max(n_row - len(small.labels), 1)
     if row_bytes <= 0:
         return None
     free_bytes = (room.limit_mib - room.used_mib) * _MIB

@@ -119,28 +119,28 @@ class OwnWork:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}  # seconds that a node has computed since its start
+        self._busy_s: dict[str, float] = {}  # seconds that a node has computed since its start
         self._base: dict[str, float] = {}  # the same, at its last report
         self.costs: dict[str, BatchCost] = {}
 
     def hear(self, node: str, busy_s: float, cost: BatchCost | None) -> None:
         """Note the seconds that a node has computed since its start, and what its mini-batches cost."""
-        if busy_s < self._told.get(node, 0.0):
+        if busy_s < self._busy_s.get(node, 0.0):
             self._base.pop(node, None)  # another program
-        self._told[node] = busy_s
+        self._busy_s[node] = busy_s
         if cost is not None:
             self.costs[node] = cost
 
     def divided(self, sample: NodeSample) -> NodeSample:
         """Return a report with its own work apart from its wait, where its node tells that."""
-        told_s, base_s = self._told.get(sample.node), self._base.get(sample.node)
+        total_s, base_s = self._busy_s.get(sample.node), self._base.get(sample.node)
         sample = replace(sample, batch_cost=self.costs.get(sample.node))
-        if told_s is None:
+        if total_s is None:
             return sample
-        self._base[sample.node] = told_s
-        if base_s is None or told_s <= base_s or not sample.n_iter:
+        self._base[sample.node] = total_s
+        if base_s is None or total_s <= base_s or not sample.n_iter:
             return sample
-        own_s = min((told_s - base_s) / sample.n_iter, sample.iter_s)
+        own_s = min((total_s - base_s) / sample.n_iter, sample.iter_s)
         return replace(sample, split=TimeSplit(compute_s=own_s, peers_s=sample.iter_s - own_s))
 
 
