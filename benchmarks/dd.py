@@ -2,9 +2,10 @@
 
 All have the same model and the same global batch. Samples/s of the last seconds of each run, when shares have
 settled; `over_ddp` and `over_lb_bsp` are medians of the ratios of DD within a round (AntDT: +12 to +48 %
-against DDP and LB-BSP, on GPUs of two series).
+against DDP and LB-BSP, on GPUs of two series). The same with parameter servers and measured bounds of
+mini-batches: `ps_over_even`, `ps_over_lb_bsp` (`dd_ps`).
 
-    python benchmarks/dd.py [--rounds 3] [--seconds 24]
+    python benchmarks/dd.py [--rounds 3] [--seconds 24] [--ps-rounds 3]
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dd_ps
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
 
 from dlrover_nb.core.connect import connect
@@ -40,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=24.0)
+    parser.add_argument("--ps-rounds", type=int, default=3)
     args = parser.parse_args()
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
@@ -54,7 +57,8 @@ def main() -> None:
                     found[kind].append(last_rate(folder))
         finally:
             cluster.shutdown(force=True)
-    print(json.dumps(figures(found)))
+        with_ps = dd_ps.measured(args.ps_rounds) if args.ps_rounds else {}
+    print(json.dumps({**(figures(found) if args.rounds else {}), **with_ps}))
 
 
 def run(cluster: Cluster, folder: Path, solution: SolutionName | None, seconds: float) -> None:

@@ -244,6 +244,7 @@ class Steering(Tabular):
         restart: str | None = None,
         move: str | None = None,
         batches: Mapping[str, int] | None = None,
+        accumulate: Mapping[str, int] | None = None,
         backup: int | None = None,
         rates: Mapping[str, float] | None = None,
         cores: Mapping[str, float] | None = None,
@@ -252,7 +253,7 @@ class Steering(Tabular):
     ) -> DecisionView | MitigationsView:
         """Order an action against stragglers, whether or not it was proposed; without one, show those so far.
 
-        Give exactly one, or both `cores` and `memory` of one node.
+        Give exactly one, or both `cores` and `memory` of one node, or `batches` and `accumulate`.
 
         Parameters
         ----------
@@ -262,6 +263,8 @@ class Steering(Tabular):
             Name of a parameter server: it gets fewer parameters, the others more.
         batches
             Samples of one mini-batch of each worker by its name: a smaller one relieves a slow worker.
+        accumulate
+            How many of its mini-batches a worker computes for one update, by its name; one, where left out.
         backup
             Without how many slowest workers each round goes on, of a job whose workers wait for each other;
             0: it waits for all.
@@ -291,7 +294,15 @@ class Steering(Tabular):
         >>> job.mitigate(restart="worker-1", why="its machine is busy")
         """
         request = Mitigate(
-            restart, move, _plain(batches), backup, _plain(rates), _plain(cores), _plain(memory), why=why
+            restart,
+            move,
+            _plain(batches),
+            backup,
+            _plain(rates),
+            _plain(cores),
+            _plain(memory),
+            _plain(accumulate),
+            why=why,
         )
         return self.mitigations() if request == Mitigate() else self.ask(request)
 

@@ -59,6 +59,7 @@ class Session:
         self._state: dict[str, Any] = {}
         self._n_restored = 0
         self.busy: tuple[int, float] = (0, 0.0)  # rows computed since the start, and the seconds for them
+        self.batch_cost: dict[str, Any] = {}  # what a mini-batch costs, where that was measured
         self.asks_size = False  # whether the program ever asked how large its batches should be
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
@@ -184,7 +185,9 @@ class Session:
             for each in done:
                 del self._elsewhere[caller["program"], each["shard"], each["grant"]]
         n_row, busy_s = self.busy
-        counts = {"n_row_busy": n_row, "busy_s": busy_s, "asks_size": self.asks_size}
+        counts: dict[str, Any] = {"n_row_busy": n_row, "busy_s": busy_s, "asks_size": self.asks_size}
+        if self.batch_cost:
+            counts["batch_cost"] = self.batch_cost
         self._state = self._call("state", tries=tries, holding=self._holding(), **counts)[1]
 
     def _call(self, kind: str, tries: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:  # noqa: ANN401 - JSON

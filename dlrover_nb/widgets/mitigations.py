@@ -22,7 +22,7 @@ from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, T
 from dlrover_nb.widgets.series import short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.structs.decisions.actions import Action
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation
@@ -231,10 +231,7 @@ def state_words(decision: Decision, snapshot: JobSnapshot) -> str:
 
 
 def order_command(job: str, action: Action) -> str:
-    """Return the command that orders an action; empty where no command can.
-
-    Accumulated batches can only be accepted: a command has no words for them.
-    """
+    """Return the command that orders an action."""
     match action:
         case KillRestart(node=node):
             option = f"--restart {short_name(node, job)}"
@@ -244,9 +241,9 @@ def order_command(job: str, action: Action) -> str:
             name = short_name(node, job)
             option = f"--cores {name}={cpu:g} --memory {name}={mib}"
         case AdjustBatches(sizes=sizes):
+            option = f"--batches {_by_worker(sizes, job)}"
             if action.accumulate:
-                return ""
-            option = f"--batches {','.join(f'{short_name(node, job)}={size}' for node, size in sizes)}"
+                option += f" --accumulate {_by_worker(action.accumulate, job)}"
         case BackupWorkers(n=n):
             option = f"--backup {n}"
         case AdjustRates(factors=factors):
@@ -254,3 +251,7 @@ def order_command(job: str, action: Action) -> str:
         case _ as never:
             assert_never(never)
     return f"%dlrover apply {job} {option}"
+
+
+def _by_worker(pairs: Iterable[tuple[str, int]], job: str) -> str:
+    return ",".join(f"{short_name(node, job)}={n}" for node, n in pairs)

@@ -157,6 +157,12 @@ def action(given):
             "mitigate",
             {"job": None, "why": ""} | action({"batches": {"worker-0": 256, "worker-1": 128}}),
         ),
+        (
+            "mitigate --batches worker-0=256,worker-1=128 --accumulate worker-0=2",
+            "mitigate",
+            {"job": None, "why": ""}
+            | action({"batches": {"worker-0": 256, "worker-1": 128}, "accumulate": {"worker-0": 2}}),
+        ),
         ("mitigate --backup 0", "mitigate", {"job": None, "why": ""} | action({"backup": 0})),
         (
             "mitigate --rates worker-0=0.5",

@@ -64,6 +64,7 @@ from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, SkippedBatch
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace, Straggler
 from dlrover_nb.core.structs.views.brain import BrainRound, JobShare, QueuedJob
@@ -80,6 +81,13 @@ SNAPSHOT = b.snapshot(
     mitigations=(b.mitigation(),),
     node_errors=(NodeErrors("worker-1", Role.WORKER, 1, 0, 600.0),),
     skipped_batches=(SkippedBatch(7, 64, 512, 576, "its loss is nan", 1, (520,)),),
+)
+SNAPSHOT = replace(
+    SNAPSHOT,
+    nodes=tuple(
+        replace(each, last=replace(each.last, batch_cost=BatchCost(0.01, 0.001, 300)))
+        for each in SNAPSHOT.nodes
+    ),
 )
 SCHEMA = DataSchema((ColumnSchema("clicked", Use.LABEL, "int64", 0.0, 2),), (), 1000, 900, 100, 1000, 0, 0.5)
 PAGE = (Path(__file__).parents[2] / "docs/reference/results.md").read_text()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.decisions.actions import Proposed
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.widgets.blocks import View
@@ -28,6 +29,9 @@ _NODES: Columns[tuple[NodeTimes, float | None]] = Columns(
 )
 _STRAGGLERS: Columns[Straggler] = Columns(fields("node role pace iter_s peers_s ratio window_s since_s rule"))
 _PROPOSED: Columns[Proposed] = Columns(fields("action=action.words reason is_global=action.is_global"))
+_COSTS: Columns[tuple[str, BatchCost]] = Columns(
+    fields("node=0 fixed_s=1.fixed_s row_s=1.row_s least=1.least most=1.most")
+)
 _ERRORS: Columns[NodeErrors] = Columns(fields("node role n_retryable n_unretryable window_s"))
 
 
@@ -50,6 +54,7 @@ class StragglersView(Shown):
             "stragglers": _STRAGGLERS.table(review.findings),
             "mitigations": _PROPOSED.table(review.proposed),
             "errors": _ERRORS.table(self.snapshot.node_errors),
+            "batch_costs": _COSTS.table(straggler_review.costs(self.snapshot)),
         }
         return Tables(one(_OPEN, self.snapshot), tables, "stragglers")
 

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.plan.resources import (
     RolePlan,
 )
 
-MOST_BATCH, MOST_FACTOR = 10_000_000, 1000.0  # of a worker
+MOST_BATCH, MOST_FACTOR, MOST_TIMES = 10_000_000, 1000.0, 1024  # of a worker
 
 
 def _says(metavar: str, text: str, *, flag: str = "", **bounds: Any) -> Meta:  # noqa: ANN401 - as `Meta` takes them
@@ -57,6 +57,14 @@ Batches = Annotated[
     dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_BATCH)]],
     Meta(min_length=1, max_length=MOST_NODES),
     _says("WORKER=N,...", "Samples of one mini-batch of each worker, such as worker-0=256,worker-1=128."),
+]
+Accumulated = Annotated[
+    dict[NodeName, Annotated[int, Meta(ge=1, le=MOST_TIMES)]],
+    Meta(min_length=1, max_length=MOST_NODES),
+    _says(
+        "WORKER=N,...",
+        "With batch sizes: how many mini-batches workers compute for one update, such as worker-0=3.",
+    ),
 ]
 Rates = Annotated[
     dict[NodeName, Annotated[float, Meta(gt=0, le=MOST_FACTOR)]],

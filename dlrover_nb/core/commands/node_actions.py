@@ -1,9 +1,9 @@
 """An action against stragglers from what people write: names of nodes, sizes, factors.
 
-Every face takes the same seven words (`Mitigate`), of which exactly one is given; cores and memory
-of one node may be given together, for they are one size. A node is looked up among those of the job, so that
-a wrong name is answered with the right ones before anything is asked of the job's master; whether the job can
-do it now, its master decides.
+Every face takes the same eight words (`Mitigate`), of which exactly one is given. Cores and memory of one
+node may be given together, for they are one size; so may batch sizes and how many of them make an update. A
+node is looked up among those of the job, so that a wrong name is answered with the right ones before anything
+is asked of the job's master; whether the job can do it now, its master decides.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import Action as StragglerAction
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView
 
-WORDS = ("restart", "move", "batches", "backup", "rates", "cores", "memory")
-_SIZE = {"cores", "memory"}
+WORDS = ("restart", "move", "batches", "accumulate", "backup", "rates", "cores", "memory")
+_SIZE, _BATCHES = {"cores", "memory"}, {"batches", "accumulate"}
 N = TypeVar("N", int, float)
 
 
 class Mitigate(Decides, frozen=True, tag="mitigate"):
-    """Order an action against stragglers: one of the first seven fields, or `cores` and `memory` together.
+    """Order an action against stragglers: one of the first seven fields, or two that belong together.
 
     `restart` starts another node beside the one named, `move` gives a PS fewer parameters, `batches` are
     samples per mini-batch by worker, `backup` is without how many workers a round goes on, `rates` are
     factors on learning rates by worker, `cores` and `memory` (MiB) are what one node may use, whatever the
-    plan says of its role.
+    plan says of its role. `accumulate` comes with `batches`: how many of them a worker computes for one
+    update.
     """
 
     action = Action.MITIGATE
@@ -56,6 +57,7 @@ class Mitigate(Decides, frozen=True, tag="mitigate"):
     rates: f.Rates | None = None
     cores: f.OneCores | None = None
     memory: f.OneMemory | None = None
+    accumulate: f.Accumulated | None = None
 
     def as_decision(self, now: JobSnapshot | None) -> Decision:
         """Return the decision, with the nodes of the job."""
@@ -72,7 +74,11 @@ class Mitigate(Decides, frozen=True, tag="mitigate"):
             number is larger than any that is meant.
         """
         given = [word for word in WORDS if getattr(self, word) is not None]
-        if len(given) != 1 and set(given) != _SIZE:
+        if self.batches is None and self.accumulate is not None:
+            raise InvalidValueError(
+                "accumulate must come with batches, got it alone; give the mini-batch of each worker too"
+            )
+        if len(given) != 1 and set(given) not in (_SIZE, _BATCHES):
             got = " and ".join(given) or "none"
             raise InvalidValueError(
                 f"an action must be one of {', '.join(WORDS)}, got {got}; give exactly one"
@@ -85,7 +91,8 @@ class Mitigate(Decides, frozen=True, tag="mitigate"):
         if self.batches is not None:
             sizes = _of_workers(snapshot, self.batches, "batches", f.MOST_BATCH)
             _check_all_named(snapshot, sizes)
-            return AdjustBatches(sizes)
+            times = _of_workers(snapshot, self.accumulate or {}, "accumulate", f.MOST_TIMES)
+            return AdjustBatches(sizes, tuple((node, n) for node, n in times if n != 1))
         if self.rates is not None:
             return AdjustRates(_of_workers(snapshot, self.rates, "rates", f.MOST_FACTOR))
         if self.backup is not None:

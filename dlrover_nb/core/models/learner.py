@@ -116,6 +116,23 @@ class Learner:
         assert leaf.grad is not None
         return Gradients(float(loss.detach()), leaf.grad.numpy())
 
+    def kept_bytes(self, rows: Floats, inverse: Ids, dense: Floats, labels: Floats) -> int:
+        """Return the memory that the forward pass of a batch keeps for the backward one; as in `step`."""
+        n_byte_of: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            n_byte_of[storage.data_ptr()] = storage.nbytes()
+            return torch.empty(0)  # the tensor itself would keep the graph for ever
+
+        self._module.train()
+        before, counts = self._averages.copy(), self._norms.counts()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            self._loss(self._logits(_tensor(rows).requires_grad_(), inverse, dense), _tensor(labels))
+        self._norms.write_shares(self.shares, before, self._averages, counts)
+        self._averages[:] = before
+        return sum(n_byte_of.values())
+
     def scores(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
         """Return the probabilities of one batch; arguments as in `step`."""
         probabilities: Floats = torch.sigmoid(torch.from_numpy(self.logits(rows, inverse, dense))).numpy()

@@ -6,6 +6,7 @@ follows from the monitor's means alone: the time of own work that an iteration s
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.structs.decisions.actions import (
@@ -59,6 +60,13 @@ def gain_of_server(straggler: Straggler, situation: Situation, times: float) -> 
         return None
     rest_s = sum(own_s) / len(own_s) + situation.exchange_s - straggler.iter_s
     return max(gain_of(straggler.iter_s, min(times, straggler.ratio) * straggler.peers_s, rest_s) or 0.0, 0.0)
+
+
+def most_gain_of_server(situation: Situation) -> float:
+    """Return what no answer to a slow PS exceeds: that workers wait for no PS at all; infinite: not known."""
+    own_s = [w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s]
+    is_known = situation.exchange_s is not None and bool(own_s)
+    return (situation.exchange_s or 0.0) * len(own_s) / sum(own_s) if is_known else math.inf
 
 
 def seconds_text(seconds: float) -> str:

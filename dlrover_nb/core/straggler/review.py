@@ -21,11 +21,12 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.decisions.actions import Proposed
     from dlrover_nb.core.structs.job.spec_choices import Sync
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
@@ -65,7 +66,7 @@ class Review:
         return sum(others) / len(others) if others else None
 
 
-def review(
+def review(  # noqa: PLR0913 - what is known of a job, each by its name
     series: SeriesChunk | None,
     nodes: Collection[str],
     sync: Sync,
@@ -73,6 +74,7 @@ def review(
     *,
     solution: str = SolutionName.ANTDT_ND,
     of_controller: tuple[Straggler, ...] = (),
+    costs: Mapping[str, BatchCost] | None = None,
 ) -> Review:
     """Review the telemetry of a job.
 
@@ -91,6 +93,8 @@ def review(
     of_controller
         The slow nodes by the job's controller, which watches over longer windows; where it has found some,
         these count instead of what the reports say. Empty: it has found none, or does not watch.
+    costs
+        Of mini-batches by worker, where they were measured.
 
     Raises
     ------
@@ -110,7 +114,9 @@ def review(
     findings = of_controller or monitor.findings(end_s)
     sizes = _sizes(reports, end_s - settings.short_s, batch_size)
     workers = tuple(
-        WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None)
+        WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None).with_cost(
+            (costs or {}).get(each.node), is_full=solution == SolutionName.ANTDT_DD
+        )
         for each in times
         if each.role is Role.WORKER
     )

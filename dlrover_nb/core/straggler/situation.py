@@ -11,6 +11,7 @@ from dlrover_nb.core.structs import _check
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import SetSize
     from dlrover_nb.core.structs.job.spec_choices import Sync
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Spread
 
 
@@ -34,6 +35,8 @@ class WorkerState:
         Bound on `times`.
     rate
         Factor on its learning rate.
+    cost
+        What its mini-batches cost, where that was measured; its speed says how fast it is now.
     """
 
     node: str
@@ -45,6 +48,7 @@ class WorkerState:
     times: int = 1
     most_times: int = 5
     rate: float = 1.0
+    cost: BatchCost | None = None
 
     def __post_init__(self) -> None:
         _check.at_least(f"size of {self.node}", self.size, 1)
@@ -56,6 +60,33 @@ class WorkerState:
     def samples(self) -> int:
         """Samples in one iteration."""
         return self.size * self.times
+
+    def seconds(self, size: int, times: int = 1) -> float:
+        """Return how long it would compute so many mini-batches of a size, by its present speed.
+
+        Where costs were measured, they say how that depends on the size; else the speed is the same for all.
+        """
+        assert self.samples_per_s is not None, self
+        now_s = self.samples / self.samples_per_s
+        if self.cost is None:
+            return now_s * size * times / self.samples
+        return now_s * self.cost.seconds(size, times) / self.cost.seconds(self.size, self.times)
+
+    def with_cost(self, cost: BatchCost | None, *, is_full: bool) -> WorkerState:
+        """Return it with measured costs of its mini-batches, and the bounds that follow.
+
+        Parameters
+        ----------
+        is_full
+            Whether mini-batches should use the device well: then the saturation point is their lower bound.
+        """
+        if cost is None:
+            return self
+        return replace(self, cost=cost, least=cost.least if is_full else 1, most=cost.most)
+
+    def samples_per_s_at(self, size: int) -> float:
+        """Return its speed with mini-batches of a size."""
+        return size / self.seconds(size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,19 +19,27 @@ for long where the cluster has room; in ASP only restarts. Four things are more 
   bucket cannot be divided, so one with hot rows stays hot) and may have more. Else it is replaced, by another
   that takes its buckets over; so no checkpoint has to be read.
 
-A new size costs all workers an agreement, therefore it has to shorten an iteration by at least `MIN_GAIN`.
+A new size costs all workers an agreement, therefore it has to shorten an iteration by at least `MIN_GAIN`. So
+has what is done about a PS: one that is slower than its peers and that no worker waits for is left alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.straggler.accumulation import Accumulated, Kind, share_accumulated
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
-from dlrover_nb.core.straggler.costs import gain_of, gain_of_restart, gain_of_server, seconds_text
+from dlrover_nb.core.straggler.costs import (
+    gain_of,
+    gain_of_restart,
+    gain_of_server,
+    most_gain_of_server,
+    seconds_text,
+)
 from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.structs.decisions.actions import (
@@ -79,7 +87,9 @@ def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
 def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
     """Give each kind of device full mini-batches and as many of them as it has time for (Eq. 4).
 
-    Where devices are not told, workers that differ for good are of kinds by their speed.
+    Where devices are not told, workers that differ for good are of kinds by their speed. Eq. 4 counts
+    samples; that each further mini-batch has a fixed cost too, as measured, may make one mini-batch each
+    the faster answer where those fit into memory. So the faster one of the two is taken.
 
     Raises
     ------
@@ -88,22 +98,64 @@ def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]: 
     """
     if situation.sync is not Sync.BSP or not situation.measured:
         return ()
-    groups: dict[tuple[str, int, int | None, int], list[WorkerState]] = defaultdict(list)
-    for worker in _with_devices(situation):
-        groups[worker.device, worker.least, worker.most, worker.most_times].append(worker)
-    total = situation.total
-    kinds = [
-        Kind(len(group), fmean(_speed(w) for w in group), least, most or total, 1, most_times)
-        for (_, least, most, most_times), group in groups.items()
-    ]
-    shares = share_accumulated(kinds, total)
-    given = {w.node: share for group, share in zip(groups.values(), shares, strict=True) for w in group}
+    groups = _kinds(situation)
+    answers, refusals = [], []
+    for solve in (_accumulated, _one_each):
+        try:
+            answers.append(solve(groups, situation.total))
+        except InvalidValueError as error:
+            refusals.append(error)
+    if not answers:
+        raise refusals[0]
+    given = min(answers, key=lambda given: _slowest_s(situation, given))
     action = AdjustBatches(
         tuple((w.node, given[w.node].size) for w in situation.workers),
         tuple((w.node, given[w.node].times) for w in situation.workers if given[w.node].times > 1),
     )
-    why = f"{len(kinds)} kinds of devices differ in speed"
+    why = "devices are of one kind" if len(groups) == 1 else f"{len(groups)} kinds of devices differ in speed"
     return _if_it_pays(situation, action, why, MIN_GAIN)
+
+
+def _kinds(situation: Situation) -> list[list[WorkerState]]:
+    """Return the workers by kind of device; those of one kind have the bounds that all of them keep."""
+    by_device: dict[tuple[str, int], list[WorkerState]] = defaultdict(list)
+    for worker in _with_devices(situation):
+        by_device[worker.device, worker.most_times].append(worker)
+    groups = []
+    for group in by_device.values():
+        most = min((w.most for w in group if w.most is not None), default=None)
+        least = max(w.least for w in group)
+        least = least if most is None else min(least, most)
+        groups.append([replace(w, least=least, most=most) for w in group])
+    return groups
+
+
+def _accumulated(groups: Sequence[Sequence[WorkerState]], total: int) -> dict[str, Accumulated]:
+    """Return the answer of Eq. 4, with speeds of mini-batches that use the devices."""
+    kinds = []
+    for group in groups:
+        first = group[0]
+        size = max(first.least, min(first.most or total, total // len(group)))
+        speed = fmean(w.samples_per_s_at(max(size, 1)) for w in group)
+        kinds.append(Kind(len(group), speed, first.least, first.most or total, 1, first.most_times))
+    shares = share_accumulated(kinds, total)
+    return {w.node: share for group, share in zip(groups, shares, strict=True) for w in group}
+
+
+def _one_each(groups: Sequence[Sequence[WorkerState]], total: int) -> dict[str, Accumulated]:
+    """Return one mini-batch for each worker, by measured costs; refused where those are not known."""
+    workers = [w for group in groups for w in group]
+    if any(w.cost is None for w in workers):
+        raise InvalidValueError("what mini-batches cost must be measured on each worker; wait for it")
+    even = max(total // len(workers), 1)
+    speeds = [fmean(w.samples_per_s_at(even) for w in group) for group in groups for _ in group]
+    shares = [Share(v, 1, w.most, w.samples) for v, w in zip(speeds, workers, strict=True)]
+    sizes = share_batch(shares, total)
+    return {w.node: Accumulated(size, 1) for w, size in zip(workers, sizes, strict=True)}
+
+
+def _slowest_s(situation: Situation, given: Mapping[str, Accumulated]) -> float:
+    return max(w.seconds(given[w.node].size, given[w.node].times) for w in situation.measured)
 
 
 def _with_devices(situation: Situation) -> tuple[WorkerState, ...]:
@@ -231,7 +283,8 @@ def _moved_ps(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
             n, ratio = len(situation.ps), slow[ps].ratio  # each is to serve what it can
             gain = gain_of_server(slow[ps], situation, n / (n - 1 + 1 / ratio))
             proposed.append(Proposed(MoveBuckets(ps), _said(slow[ps]), gain))
-    return tuple(proposed)
+    most = most_gain_of_server(situation)
+    return tuple(each for each in proposed if (most if each.gain is None else each.gain) >= MIN_GAIN)
 
 
 def _with_more_cores(straggler: Straggler, situation: Situation) -> tuple[Proposed, ...]:
@@ -272,11 +325,11 @@ def _most(worker: WorkerState) -> int | None:
 def _if_it_pays(
     situation: Situation, action: AdjustBatches, why: str, min_gain: float
 ) -> tuple[Proposed, ...]:
-    samples = dict(action.samples)
+    sizes, times = dict(action.sizes), dict(action.accumulate)
     now_s = max(w.samples / _speed(w) for w in situation.measured)
-    then_s = max(samples[w.node] / _speed(w) for w in situation.measured)
+    then_s = max(w.seconds(sizes[w.node], times.get(w.node, 1)) for w in situation.measured)
     rest_s = situation.exchange_s or 0.0
-    if all(samples[w.node] == w.samples for w in situation.workers):
+    if all((sizes[w.node], times.get(w.node, 1)) == (w.size, w.times) for w in situation.workers):
         return ()
     if situation.is_off:
         now = sum(w.samples for w in situation.workers)

@@ -34,6 +34,7 @@ _SIZE = ("size", "cores", "memory")
 _LABELS = {
     "batches": "batch size of {node}",
     "sizes": "batch size of {node}",
+    "accumulate": "mini-batches of {node}",
     "rates": "factor of {node}",
     "cores": "cores",
     "memory": "MiB",
@@ -41,6 +42,7 @@ _LABELS = {
 _WORDS = {
     "batches": "the batch size of each worker",
     "sizes": "the batch size of one worker at least",
+    "accumulate": "the mini-batches of one worker at least",
     "rates": "the factor of one worker at least",
 }
 _FIELDS = {*OF_EVERY_FORM, *_SIZE, *(field.name for request in REQUESTS for field in fields(request))}

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.decisions.actions import Proposed
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
+COST_HEAD = ("node", "each takes", "per 1,000 rows", "uses the device from", "fits up to")
 NOTHING = "No stragglers: by the rule, no node is slower than the others of its role."
 
 
@@ -41,11 +43,31 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
         *mitigations.slow_blocks(snapshot),
     ]
     blocks.append(Table(f"Time of a step by node, {windows}", HEAD, rows))
+    blocks += _cost_blocks(snapshot)
     blocks += errors
     blocks += opened or [block for each in review.proposed for block in _proposed(each, job)]
     if review.findings and not (review.proposed or opened):
         blocks.append(Paragraph(f"{review.solution} proposes nothing: see its rules.", Tone.HINT))
     return View(title, tuple(blocks))
+
+
+def costs(snapshot: JobSnapshot) -> tuple[tuple[str, BatchCost], ...]:
+    """Return what mini-batches cost on each worker, where that was measured."""
+    return tuple((n.id, n.last.batch_cost) for n in snapshot.nodes if n.last and n.last.batch_cost)
+
+
+def _cost_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    rows = tuple(
+        (
+            short_name(node, snapshot.spec.name),
+            seconds_text(cost.fixed_s),
+            seconds_text(1000 * cost.row_s),
+            f"{cost.least:,} rows",
+            "any" if cost.most is None else f"{cost.most:,} rows",
+        )
+        for node, cost in costs(snapshot)
+    )
+    return (Table("Mini-batches, as each worker measured them", COST_HEAD, rows),) if rows else ()
 
 
 def _found_words(review: Review, job: str) -> str:

@@ -42,6 +42,10 @@ PS_CPU, PS_MIB = JOB.nodes[2].cpu, JOB.nodes[2].memory_mib
             Mitigate(batches={"worker-1": 32, "worker-0": 96}),
             AdjustBatches((("worker-0", 96), ("quick-start-worker-1", 32))),
         ),
+        (
+            Mitigate(batches={"worker-1": 32, "worker-0": 96}, accumulate={"worker-0": 3, "worker-1": 1}),
+            AdjustBatches((("worker-0", 96), ("quick-start-worker-1", 32)), (("worker-0", 3),)),
+        ),
         (Mitigate(backup=0), BackupWorkers(0)),
         (Mitigate(cores={"ps-0": 2.5}), SetSize("ps-0", Role.PS, 2.5, PS_MIB)),
         (Mitigate(memory={"ps-0": 4096}), SetSize("ps-0", Role.PS, PS_CPU, 4096)),
@@ -70,6 +74,15 @@ def test_each_request_is_the_action_that_it_names(request_, action):
         (
             Mitigate(batches={"worker-0": 96}),
             "must name each worker .* got worker-0; give quick-start-w",
+        ),
+        (Mitigate(accumulate={"worker-0": 2}), "accumulate must come with batches, got it alone"),
+        (
+            Mitigate(batches={"worker-0": 96, "worker-1": 8}, accumulate={"ps-0": 2}),
+            "accumulate must name workers",
+        ),
+        (
+            Mitigate(batches={"worker-0": 96, "worker-1": 8}, accumulate={"worker-0": 2}, backup=1),
+            "got batches and accumulate and backup; give exactly one",
         ),
         (Mitigate(backup=-1), "n must be"),
         (Mitigate(cores={}), "cores must name one node .* got none"),

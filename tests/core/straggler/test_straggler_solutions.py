@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.decisions.actions import (
@@ -19,6 +20,7 @@ from dlrover_nb.core.structs.decisions.actions import (
 )
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.stragglers import Pace, Spread, Straggler
 
 # A busy machine is no mistake: no test fails because it takes long.
@@ -214,3 +216,82 @@ def test_workers_that_differ_for_good_are_kinds_of_devices_without_being_told():
     assert samples["worker-2"] == samples["worker-3"]
     assert proposed.reason.startswith("2 kinds of devices differ in speed")
     assert actions("antdt-dd", [], replace(where, spread=None)) == []
+
+
+# what mini-batches cost, as measured
+
+
+def measured(i, size, cost, *, times=1, busy=1.0):
+    """Return a worker that is as fast as its costs say, or slower where others keep its device busy."""
+    speed = size * times / (busy * cost.seconds(size, times))
+    return WorkerState(f"worker-{i}", size, speed, cost.least, cost.most, times=times, cost=cost)
+
+
+FAST, SLOW = BatchCost(0.002, 0.001, 130), BatchCost(0.002, 0.003, 130)
+
+
+def test_a_batch_that_does_not_fit_is_computed_as_several_mini_batches():
+    spread = Spread("worker-0", "worker-1", 3.0, 600.0)
+    where = Situation(Sync.BSP, (measured(0, 128, FAST), measured(1, 128, SLOW)), PS, spread=spread)
+    (action,) = actions("antdt-dd", [], where)
+    assert action.accumulate == (("worker-0", 2),)
+    assert action.total == 256
+    assert dict(action.samples)["worker-0"] > 180
+    assert max(size for _, size in action.sizes) <= 130
+    assert actions("lb-bsp", [], where)[0].sizes == (("worker-0", 130), ("worker-1", 126))
+
+
+def test_where_batches_fit_one_each_is_faster_than_several_with_their_fixed_cost():
+    spread = Spread("worker-0", "worker-1", 3.0, 600.0)
+    costs = [replace(cost, fixed_s=0.05, most=10_000) for cost in (FAST, SLOW)]
+    where = Situation(
+        Sync.BSP, tuple(measured(i, 500, cost) for i, cost in enumerate(costs)), PS, spread=spread
+    )
+    (action,) = actions("antdt-dd", [], where)
+    assert not action.accumulate
+    assert dict(action.sizes)["worker-0"] > 700
+
+
+costs = st.builds(
+    BatchCost,
+    st.floats(0, 0.1),
+    st.floats(1e-5, 0.01),
+    st.none() | st.integers(64, 4096),
+)
+
+
+@patient
+@given(st.lists(costs, min_size=2, max_size=6), st.integers(16, 600), st.floats(0.5, 3.0))
+def test_full_mini_batches_keep_their_bounds_and_are_never_slower_than_now(costs, size, busy):
+    spread = Spread("worker-0", "worker-1", 2.0, 600.0)
+    workers = tuple(measured(i, size, cost, busy=busy) for i, cost in enumerate(costs))
+    where = Situation(Sync.BSP, workers, PS, spread=spread)
+    try:
+        found = actions("antdt-dd", [], where)
+    except InvalidValueError:
+        assert any(w.most is not None for w in workers), "only memory can be in the way"
+        return
+    for action in found:
+        times = dict(action.accumulate)
+        assert action.total == size * len(workers)
+        assert all(w.most is None or dict(action.sizes)[w.node] <= w.most for w in workers)
+        before_s = max(w.seconds(size) for w in workers)
+        after_s = max(w.seconds(dict(action.sizes)[w.node], times.get(w.node, 1)) for w in workers)
+        assert after_s < before_s
+
+
+@given(costs)
+def test_the_saturation_point_is_where_the_fixed_part_is_a_small_share(cost):
+    assert 1 <= cost.least <= (cost.most or cost.least)
+    if cost.most is None:
+        assert cost.fixed_s <= 0.1001 * cost.seconds(cost.least)
+        assert cost.least == 1 or cost.fixed_s > 0.0999 * cost.seconds(cost.least - 1)
+
+
+def test_a_ps_that_no_worker_waits_for_is_left_alone():
+    where = situation(100.0, 100.0, exchange_s=0.9)
+    slow = replace(found("ps-1", Pace.PERSISTENT), iter_s=0.003, peers_s=0.001)
+    assert actions("antdt-nd", [slow], where) == []
+    waited = replace(slow, iter_s=0.8, peers_s=0.2)
+    assert actions("antdt-nd", [waited], where) == [MoveBuckets("ps-1")]
+    assert actions("antdt-nd", [waited], replace(where, exchange_s=0.01)) == [], "they compute meanwhile"

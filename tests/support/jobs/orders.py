@@ -26,7 +26,7 @@ def ordered(action: Action, *, why: str = "") -> Mitigate:
         case MoveBuckets():
             return Mitigate(move=action.ps, why=why)
         case AdjustBatches():
-            return Mitigate(batches=dict(action.sizes), why=why)
+            return Mitigate(batches=dict(action.sizes), accumulate=dict(action.accumulate) or None, why=why)
         case BackupWorkers():
             return Mitigate(backup=action.n, why=why)
         case AdjustRates():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -30,6 +30,9 @@ from dlrover_nb.core.structs.views.events import (
     Scale,
 )
 from support.plans.replayed import replay
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 WINDOW_S = 30.0
 ITER_S = 0.1  # of a node at normal speed with the job's batch
@@ -63,6 +66,7 @@ class SlowJob:
         self.ahead_s: dict[str, float] = {}
         self.sizes: dict[str, int] = {}
         self.own: dict[str, SetSize] = {}
+        self.costs: dict[str, BatchCost] = {}  # as workers have measured them
         self.demand: dict[str, float] = {}  # cores that a node would use, if it had them
         self.controller = Controller(first, self.settings, policy=self.policy)
         for node, role in self.nodes:
@@ -98,9 +102,18 @@ class SlowJob:
         at_s = self.at_s + self.ahead_s.get(node, 0.0)
         has = self.own[node].cpu if node in self.own else self.plan.role(role).cpu
         cores = min(self.demand.get(node, has), has)
+        wait_s = self.wait_s if role is Role.WORKER else 0.0
+        split = TimeSplit(compute_s=own_s, lookup_s=wait_s)
         return NodeSample(
-            node, role, at_s, 1.0, n_iter, n_sample, own_s, TimeSplit(compute_s=own_s), cores, 100.0
-        )
+            node, role, at_s, 1.0, n_iter, n_sample, split.total_s, split, cores, 100.0,
+            batch_cost=self.costs.get(node),
+        )  # fmt: skip
+
+    @property
+    def wait_s(self) -> float:
+        """How long a worker waits for PS in an iteration: for the slowest, where one is slow."""
+        slowest = max(self.slow.get(ps, 1.0) for ps in self.ps)
+        return ITER_S * slowest if slowest > 1 else 0.0
 
     def decide(self, verdict: Verdict, **fields: Any) -> list[Any]:
         return self.tell(Decided(self.at_s, Decision(verdict, "ada", self.at_s, **fields)))
@@ -118,8 +131,9 @@ class SlowJob:
         assert choice is not None, self.view.mitigations
         action = choice.action.action
         if isinstance(action, AdjustBatches) and not why_not:
-            self.sizes = dict(action.samples)
-            self.tell(BatchSizesSet(self.at_s, tuple((n, b) for n, b in action.samples if b != BATCH)))
+            self.sizes, times = dict(action.samples), dict(action.accumulate)
+            changed = tuple((n, b) for n, b in action.sizes if b != BATCH or n in times)
+            self.tell(BatchSizesSet(self.at_s, changed, action.accumulate))
         if isinstance(action, SetSize) and not why_not:
             self.set_own({**self.own, action.node: action})
         self.tell(MitigationEnded(self.at_s, choice.decision, why_not))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.push_pull import Form
+    from dlrover_nb.core.runtime.exchange.push_pull import BatchShare, Form
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
     from dlrover_nb.core.structs.job.job import JobSpec
@@ -77,9 +77,9 @@ class LocalClient:
         """Return at once: there is no other worker to wait for."""
         return False
 
-    def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - all batches are alike
+    def batch_share(self, n_taken: int) -> None:  # noqa: ARG002 - all batches are alike
         """Return None: the size is the job's."""
-        return None
+        return
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Apply gradients and record the requested rows."""
@@ -126,12 +126,12 @@ class LocalSource:
         self.skipped: list[SkippedBatch] = []
         self._begin_next()
 
-    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
+    def take(self, share: BatchShare, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch; None after the last shard."""
-        while (batch := self.last.take(size, layout)) is None:
+        while (batch := self.last.take(share.n_row, layout)) is None:
             if not self._begin_next():
                 return None
-        return TakenBatch(self.last, batch)
+        return TakenBatch(self.last, batch, share.most_at_once)
 
     def skip(self, work: ShardWork, batch: SkippedBatch) -> None:  # noqa: ARG002 - it is of the last one
         """Keep the report."""

@@ -100,6 +100,7 @@ def test_nothing_waits_and_nobody_is_slow_in_a_job_that_has_ended():
         RESTART,
         MoveBuckets("ps-0"),
         AdjustBatches((("worker-0", 96), ("worker-1", 32))),
+        AdjustBatches((("worker-0", 48), ("worker-1", 32)), (("worker-0", 2),)),
         BackupWorkers(2),
         AdjustRates((("worker-0", 1.0), ("worker-1", 0.25))),
         SetSize("ps-0", Role.PS, 2.0, 4096),
@@ -114,10 +115,6 @@ def test_the_command_of_an_action_orders_just_that(action):
     assert call.verb.handler is GRAMMAR.verbs["mitigate"].handler
     request = Mitigate(**{word: call.values[word] for word in WORDS})
     assert request.chosen(b.snapshot(nodes=nodes)) == action
-
-
-def test_no_command_orders_accumulated_batches():
-    assert order_command("ads", AdjustBatches((("worker-0", 8),), (("worker-0", 2),))) == ""
 
 
 def test_an_action_is_in_effect_only_once_that_is_known(words):

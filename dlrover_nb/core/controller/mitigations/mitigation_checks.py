@@ -85,13 +85,19 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
     """
     if decision.action is None:
         raise InvalidValueError("mitigate needs an action, got none; say what to do")
-    if now.spec.foreign is not None and not isinstance(decision.action.action, AdjustBatches):
+    if now.spec.foreign is not None and not is_for_programs(decision.action.action):
         raise InvalidValueError(
-            f"job {now.spec.name} runs its own programs, so only batch sizes can be adjusted; "
-            f"got: {decision.action.words}"
+            f"job {now.spec.name} runs its own programs, got: {decision.action.words}; their batch sizes can "
+            "be adjusted, and their workers restarted"
         )
     _check_free(now)
     _check_possible(decision.action.action, now)
+
+
+def is_for_programs(action: Action) -> bool:
+    """Whether an action can be done for programs that are not ours, as far as the controller knows."""
+    is_restart = isinstance(action, KillRestart) and action.role is Role.WORKER
+    return is_restart or isinstance(action, AdjustBatches)
 
 
 def _check_free(now: MitigationContext) -> None:

@@ -4,7 +4,9 @@ At each review the solution of the job (`JobSpec.stragglers`) is asked what woul
 whether that may be done now; under the policy `nearchus` cores move between the nodes of a role too
 (`node_cores`). The first action that it admits is proposed; whether it is done is a decision
 like any other: of a user in suggest mode, of auto mode at once. In manual mode nodes are watched and
-nothing is proposed. A job of other programs gets no proposals, as nothing here could carry them out.
+nothing is proposed. Of other programs, only batch sizes and restarts of workers are proposed: nothing here
+could carry out the rest. Sizes are left to the job's master where it balances them itself, and are not
+proposed again where it could not set them.
 
 An open action is kept while the arbiter admits one that does not differ materially, and new sizes for a
 short window in any case, so that it does not change under a user's hands. One at a time: while an action is
@@ -21,7 +23,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
-from dlrover_nb.core.controller.mitigations.mitigation_checks import MitigationContext
+from dlrover_nb.core.controller.mitigations.mitigation_checks import MitigationContext, is_for_programs
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.arbiter import Limits, Order, arbitrate, recovered
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
@@ -33,6 +35,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     named,
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
+from dlrover_nb.core.structs.job.solution_names import MEASURES
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
@@ -128,8 +131,7 @@ class Mitigations:
         slow = self._nodes.slow
         self._rejected = {name: nodes for name, nodes in self._rejected.items() if _lasts(nodes, slow)}
         self._told = {name: nodes for name, nodes in self._told.items() if _lasts(nodes, slow)}
-        is_ours = self._state.mode is not Mode.MANUAL and self._state.spec.foreign is None
-        may_propose = may_propose and is_ours
+        may_propose = may_propose and self._state.mode is not Mode.MANUAL
         if not may_propose and self._book.open is None:
             return
         running = self._book.running
@@ -155,6 +157,8 @@ class Mitigations:
             self._tell("solution", "", f"{self._state.spec.stragglers} has no solution: {error}", at_s)
             self.expire(at_s, f"{self._state.spec.stragglers} has no solution any more")
             return
+        recent = self._nodes.recent
+        answers = tuple(each for each in answers if each.action.is_global or each.action.node in recent)
         moves = self._cores.moves(self._book.open, at_s)
         proposed = [each for each in (*answers, *moves) if self._may_propose(each.action, at_s)]
         limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
@@ -171,7 +175,12 @@ class Mitigations:
         is_fresh = self._global_at_s is None or (
             at_s >= self._global_at_s + self._state.spec.straggler_window_s
         )
-        return subject(action) not in self._rejected and (is_fresh or not action.is_global)
+        is_ours = self._state.spec.foreign is None or self._is_for_programs(action)
+        return is_ours and subject(action) not in self._rejected and (is_fresh or not action.is_global)
+
+    def _is_for_programs(self, action: Action) -> bool:
+        by_master = self._state.spec.stragglers in MEASURES and isinstance(action, AdjustBatches)
+        return is_for_programs(action) and not by_master
 
     def _offer(
         self,
@@ -314,6 +323,8 @@ class Mitigations:
             return
         if event.why_not:
             self._size_failed(mitigation.action.action)
+            if self._state.spec.foreign is not None:
+                self._reject(mitigation.action.action)
         else:
             self._nodes.in_effect(mitigation.action.action)
         if mitigation.action.action.is_global:

@@ -5,6 +5,10 @@ and from events on nodes. All times are those of events, on the master's clock: 
 hours apart. Where no event says that a node has left, as in the journal of an earlier release, the nodes that
 were silent for longest are dropped beyond those that the plan has.
 
+A node that was found slow stays slow until reviews have not found it for half a short window: what lasts is
+found now and then only, where times scatter, and would be told as a recovery each time. `recent` are those
+that the last review found itself: a node is restarted for no older finding.
+
 A report costs some microseconds beside those of the monitor; all else is done when a review is due.
 """
 
@@ -23,6 +27,9 @@ from dlrover_nb.core.structs.decisions.actions import (
     MoveBuckets,
     SetSize,
 )
+from dlrover_nb.core.structs.job.external import Framework
+from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import Pace
 
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import Action
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import NodeErrors, Straggler
     from dlrover_nb.core.structs.views.events import (
         BatchSizesSet,
@@ -67,7 +75,9 @@ class SlowNodes:
     Attributes
     ----------
     findings
-        Who was slow at the last review.
+        Who was slow at the last review, or within half a short window before it.
+    recent
+        The nodes that the last review found.
     own_sizes
         Of nodes that do not have the size of their role.
     """
@@ -81,13 +91,16 @@ class SlowNodes:
         self._heard_s: dict[Role, dict[str, float]] = {role: {} for role in Role}
         self._n_iter: dict[str, int | None] = {}  # of workers; None: none yet
         self._sizes: dict[str, int] = {}  # mini-batches that are not the job's
-        self._mean_size: float | None = None  # of all workers, by the last sizes set; None: the job's
-        self._adjusted: AdjustBatches | None = None  # the last one in effect: it knows what is accumulated
+        self._mean_rows: float | None = None  # of an update, by the last sizes set; None: the job's batch
+        self._times: dict[str, int] = {}  # mini-batches of one update, where it is not one
+        self._costs: dict[str, BatchCost] = {}  # of mini-batches, by worker, where that was measured
         self._rates: dict[str, float] = {}
         self._n_backup = 0
         self._relieved: set[str] = set()
         self.own_sizes: Mapping[str, SetSize] = {}
         self.findings: tuple[Straggler, ...] = ()
+        self.recent: frozenset[str] = frozenset()
+        self._recurring: dict[tuple[str, Pace], tuple[float, Straggler]] = {}  # when last
 
     # facts
 
@@ -97,9 +110,13 @@ class SlowNodes:
             return
         sample, self._plan = event.sample, event.plan
         self._heard_s[sample.role][sample.node] = event.at_s
+        if sample.batch_cost is not None:
+            self._costs[sample.node] = sample.batch_cost
+        is_first = sample.role is Role.WORKER and not self._n_iter.get(sample.node)
         if sample.role is Role.WORKER:
             self._n_iter[sample.node] = (self._n_iter.get(sample.node) or 0) + sample.n_iter
-        self._monitor.observe(sample, event.at_s)
+        if not is_first:  # no report has the time of a first iteration, in which a model may be compiled
+            self._monitor.observe(sample, event.at_s)
 
     def started(self, event: NodeStarted) -> None:
         """Take a node that is up."""
@@ -120,17 +137,17 @@ class SlowNodes:
         Where only sizes of nodes that have left are missing, no decision has set any: the mean stays that of
         before, and so does the global batch that the next sizes have to sum to.
         """
-        before, self._sizes = self._sizes, dict(event.sizes)
-        is_back = any(node in self._n_iter for node in before.keys() - self._sizes.keys())
-        if is_back or not self._sizes.items() <= before.items():
-            sizes = [self._size(node) for node in self._heard_s[Role.WORKER]]
-            self._mean_size = sum(sizes) / len(sizes) if sizes else None
+        before = self._shares_set()
+        self._sizes, self._times = dict(event.sizes), dict(event.accumulate)
+        now = self._shares_set()
+        is_back = any(node in self._n_iter for node in before.keys() - now.keys())
+        if is_back or not now.items() <= before.items():
+            rows = [self._size(node) * self._times.get(node, 1) for node in self._heard_s[Role.WORKER]]
+            self._mean_rows = sum(rows) / len(rows) if rows else None
 
     def in_effect(self, action: Action) -> None:
         """Take an action that is in effect."""
         match action:
-            case AdjustBatches():
-                self._adjusted = action
             case AdjustRates():
                 self._rates |= dict(action.factors)
             case BackupWorkers():
@@ -158,7 +175,12 @@ class SlowNodes:
         self._reviewed_s = at_s
         for role in Role:
             self._drop_lost(role, at_s)
-        self.findings = self._monitor.findings(at_s)
+        findings = self._monitor.findings(at_s)
+        self.recent = frozenset(each.node for each in findings)
+        since_s = at_s - self._spec.straggler_window_s / 2
+        lasting = {key: each for key, each in self._recurring.items() if each[0] > since_s}
+        self._recurring = lasting | {(each.node, each.pace): (at_s, each) for each in findings}
+        self.findings = tuple(sorted((each for _, each in self._recurring.values()), key=_order))
 
     def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
         """Return the errors of nodes within the long window, also of those that have left."""
@@ -183,19 +205,10 @@ class SlowNodes:
         """Return what a solution knows beside the findings."""
         times = self._monitor.times(Role.WORKER, at_s)
         speeds = {each.node: each.samples_per_s for each in times}
-        workers, accumulated = self._names(Role.WORKER), self._times()
+        workers = self._names(Role.WORKER)
         return Situation(
-            sync=self._spec.sync,
-            workers=tuple(
-                WorkerState(
-                    node,
-                    self._size(node),
-                    speeds.get(node) or None,
-                    times=accumulated.get(node, 1),
-                    rate=self._rates.get(node, 1.0),
-                )
-                for node in workers
-            ),
+            sync=self._sync,
+            workers=tuple(self._worker(node, speeds.get(node) or None) for node in workers),
             ps=self._names(Role.PS),
             relieved_ps=frozenset(self._relieved),
             is_busy=self._is_busy(at_s),
@@ -204,6 +217,19 @@ class SlowNodes:
             spread=self._monitor.spread(at_s),
             global_batch=self._global_batch(len(workers)),
         )
+
+    @property
+    def _sync(self) -> Sync:
+        """How workers keep in step; those of an elastic job always do."""
+        foreign = self._spec.foreign
+        is_elastic = foreign is not None and foreign.framework is Framework.DDP
+        return Sync.BSP if is_elastic else self._spec.sync
+
+    def _worker(self, node: str, samples_per_s: float | None) -> WorkerState:
+        times, rate = self._times.get(node, 1), self._rates.get(node, 1.0)
+        worker = WorkerState(node, self._size(node), samples_per_s, times=times, rate=rate)
+        is_full = self._spec.stragglers == SolutionName.ANTDT_DD
+        return worker.with_cost(self._costs.get(node), is_full=is_full)
 
     def facts(
         self, at_s: float, situation: Situation, running: tuple[Action, ...], last_at_s: Mapping[str, float]
@@ -223,11 +249,12 @@ class SlowNodes:
 
     def inverse(self, action: Action) -> Action | None:
         """Return the action that leads back to what is now; None where none does."""
-        workers, times = self._names(Role.WORKER), self._times()
+        workers = self._names(Role.WORKER)
         match action:
             case AdjustBatches():
                 sizes = tuple((node, self._size(node)) for node in workers)
-                return AdjustBatches(sizes, tuple((node, times[node]) for node in workers if node in times))
+                times = tuple((node, self._times[node]) for node in workers if node in self._times)
+                return AdjustBatches(sizes, times)
             case AdjustRates():
                 return AdjustRates(tuple((node, self._rates.get(node, 1.0)) for node in workers))
             case BackupWorkers():
@@ -241,18 +268,16 @@ class SlowNodes:
         """Return the samples of one iteration of so many workers, whichever were replaced meanwhile."""
         if self._spec.global_batch is not None:
             return self._spec.global_batch
-        mean = self._spec.batch_size if self._mean_size is None else self._mean_size
+        mean = self._spec.batch_size if self._mean_rows is None else self._mean_rows
         return round(mean * n_worker) or None
 
     def _is_busy(self, at_s: float) -> bool:
         pending_s = self._monitor.pending_s(Pace.PERSISTENT, at_s)
         return pending_s is not None and pending_s > self._settings.busy_pending_s
 
-    def _times(self) -> dict[str, int]:
-        """Return how many mini-batches each worker accumulates, while sizes are those that came with it."""
-        if self._adjusted is None or any(self._size(node) != size for node, size in self._adjusted.sizes):
-            return {}
-        return dict(self._adjusted.accumulate)
+    def _shares_set(self) -> dict[str, tuple[int, int]]:
+        """Return the mini-batches that were set, each with how many of them make one update."""
+        return {node: (size, self._times.get(node, 1)) for node, size in self._sizes.items()}
 
     def _size(self, node: str) -> int:
         """Return the mini-batch of a worker: the job's where no other was set."""
@@ -271,8 +296,15 @@ class SlowNodes:
             self._forget(role, node)
 
     def _forget(self, role: Role, node: str) -> None:
-        for by_node in (self._heard_s[role], self._n_iter, self._sizes, self._rates):
+        of_node = (self._n_iter, self._sizes, self._times, self._costs, self._rates)
+        for by_node in (self._heard_s[role], *of_node):
             by_node.pop(node, None)
         self._relieved.discard(node)
         self._monitor.forget(node)
+        self._recurring = {key: each for key, each in self._recurring.items() if key[0] != node}
         self.findings = tuple(each for each in self.findings if each.node != node)
+
+
+def _order(straggler: Straggler) -> tuple[int, int, int, str]:
+    name = straggler.node
+    return list(Role).index(straggler.role), list(Pace).index(straggler.pace), len(name), name

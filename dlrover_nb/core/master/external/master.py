@@ -27,10 +27,11 @@ from dlrover_nb.core.master.external.changes import (
     user_choices,
 )
 from dlrover_nb.core.master.external.changes.losses import LossState
-from dlrover_nb.core.master.external.job.external_record import StopRecord
+from dlrover_nb.core.master.external.job.external_record import Replaced, StopRecord
 from dlrover_nb.core.master.external.job.node_set import trains
 from dlrover_nb.core.master.shared.orders import StartNode
 from dlrover_nb.core.master.shared.takeover import takeover_words
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Admission
@@ -40,6 +41,7 @@ from dlrover_nb.core.structs.training.shards import in_quarantine
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     MitigationEnded,
+    NodeLeft,
     NodeReported,
     PhaseChanged,
     PlanApplied,
@@ -144,15 +146,48 @@ class ExternalMaster(LossState):
         before = self.batch_sizes
         self._note(user_choices.apply_choice(self, choice), at_s)
         if self.batch_sizes != before:
-            self.emit(BatchSizesSet(at_s, self.batch_sizes))
+            self.emit(BatchSizesSet(at_s, self.batch_sizes, self._accumulated()))
         return self._settle(at_s)
 
     def mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ExternalOrder, ...]:
-        """Give workers other batch sizes, if their programs ask; raises as `user_choices.adjust_batches`."""
-        self._note(user_choices.adjust_batches(self, choice), at_s)
-        self.emit(BatchSizesSet(at_s, self.batch_sizes))
-        self.emit(MitigationEnded(at_s, choice.decision))
+        """Give workers other batch sizes, if their programs ask, or let another node take a slow one's place.
+
+        Raises
+        ------
+        InvalidValueError, StaleDecisionError
+            As `user_choices.adjust_batches` and `check_replaceable`; for any other action.
+        """
+        match choice.action.action:
+            case AdjustBatches() as action:
+                self._note(user_choices.adjust_batches(self, action, choice), at_s)
+                self.emit(BatchSizesSet(at_s, self.batch_sizes, self._accumulated()))
+                self.emit(MitigationEnded(at_s, choice.decision))
+            case KillRestart() as action:
+                user_choices.check_replaceable(self, action, choice)
+                self._note(user_choices.decided_words(choice), at_s)
+                self._replace(action.node, choice.decision, at_s)
+            case _:
+                raise user_choices.refusal_of(self, choice)
         return self._settle(at_s)
+
+    def _replace(self, name: str, decision: str, at_s: float) -> None:
+        """End a slow node; another one takes its place, which uses up no restart of the job."""
+        node = self._node_set.get(name)
+        assert node is not None
+        self.replaced = Replaced(name, decision)
+        self._stop_node(node)
+        self._part()
+        self.emit(NodeLeft(at_s, name, node.role))
+
+    def _end_replacing(self, at_s: float) -> None:
+        """Note that the successor of a slow node trains."""
+        if self.replaced is not None and self._is_in_place:
+            self._note(f"{self.replaced.node} was replaced", at_s)
+            self.emit(MitigationEnded(at_s, self.replaced.decision))
+            self.replaced = None
+
+    def _accumulated(self) -> tuple[tuple[str, int], ...]:
+        return tuple((node, times) for node, times in self.batch_times if times > 1)
 
     def on_exit(  # noqa: PLR0913 - what is known of it, by keyword
         self,
@@ -199,7 +234,8 @@ class ExternalMaster(LossState):
         node = self._node_set.get(totals.node)
         if node is None or self.phase.is_final:
             return ()
-        for sample in self._meter.record(totals, self._workers, node.role, at_s):
+        for each in self._meter.record(totals, self._workers, node.role, at_s):
+            sample = self.own_work.divided(each)
             reporter = self._node_set.get(sample.node)
             if reporter is None:
                 continue
@@ -288,6 +324,7 @@ class ExternalMaster(LossState):
             self._meet(at_s)
             self._orders += other_roles.tell(self, self._members)
             self._check_plan_applied(at_s)
+            self._end_replacing(at_s)
         orders, self._orders = tuple(self._orders), []
         return orders
 

@@ -66,6 +66,11 @@ class OperatorManagedMaster(ExternalMaster):
             self._fail_plan(f"DLRover's operator did not take it: {job.refused[1]}", at_s)
         return self._settle(at_s)
 
+    @property
+    def starts_nodes(self) -> bool:
+        """The operator does."""
+        return False
+
     def _update_nodes(self, nodes: tuple[NodeView, ...]) -> None:
         """Take over the operator's pods: training ones are members, successful ones have finished."""
         there = {node.id for node in nodes}

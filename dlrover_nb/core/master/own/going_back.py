@@ -153,6 +153,7 @@ def _record(
         nodes=(),
         n_named=_n_named(state.target, states, remains.nodes),
         batch_sizes={},
+        batch_times={},
         rates={},
         fences=(),
         mitigations=(),

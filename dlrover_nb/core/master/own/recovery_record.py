@@ -114,6 +114,7 @@ class StateRecord:
     rounds: tuple[EvaluationRound, ...] = ()
     stopped_early: str = ""
     batch_sizes: dict[str, int] = field(default_factory=dict)
+    batch_times: dict[str, int] = field(default_factory=dict)
     n_checkpoint_failed: int = 0
     not_saved: str = ""
     errors: tuple[CountedError, ...] = ()
@@ -169,6 +170,7 @@ def record_of(state: JobState) -> StateRecord:
         rounds=state.rounds,
         stopped_early=state.stopped_early,
         batch_sizes=dict(state.batch_sizes),
+        batch_times=dict(state.batch_times),
         n_checkpoint_failed=state.n_checkpoint_failed,
         not_saved=state.not_saved,
         errors=state.errors,
@@ -204,6 +206,7 @@ def revive(
     state.rounds, state.stopped_early = record.rounds, record.stopped_early
     state.losses = LossWindows(record.loss_points)
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
+    state.batch_times = dict(record.batch_times)
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message, state.is_held = record.phase, record.message, record.is_held
     state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)

@@ -55,6 +55,19 @@ class FinishedRound:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchShare:
+    """What one worker computes for one update: so many rows, as so many mini-batches one after the other."""
+
+    n_row: int
+    times: int = 1
+
+    @property
+    def most_at_once(self) -> int:
+        """Rows of its largest mini-batch."""
+        return -(-self.n_row // self.times)
+
+
+@dataclass(frozen=True, slots=True)
 class Go:
     """Coordinator to worker: continue with `round`.
 
@@ -67,12 +80,21 @@ class Go:
     is_late
         Whether the round in which the worker arrived had ended before, so that its gradients are not used: it
         trains the same rows again.
+    accumulate
+        For each of `sizes`, as how many mini-batches it is computed; empty: as one each.
     """
 
     round: int
     done: FinishedRound | None
     sizes: tuple[tuple[int, int], ...]
     is_late: bool = False
+    accumulate: tuple[int, ...] = ()
+
+    def share(self, number: int) -> BatchShare | None:
+        """Return what is in force in a round; None: nothing was set."""
+        pairs = zip(self.sizes, self.accumulate or [1] * len(self.sizes), strict=True)
+        shares = [BatchShare(n_row, times) for (first, n_row), times in pairs if first <= number]
+        return shares[-1] if shares else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound, Go
+from dlrover_nb.core.runtime.exchange.push_pull import BatchShare, FinishedRound, Go
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class RoundBarrier:
     _n_backup: int = 0
     _furthest: int = 0
     _done: FinishedRound | None = None
-    _sizes: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    _sizes: list[tuple[int, dict[str, BatchShare]]] = field(default_factory=list)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -116,13 +116,15 @@ class RoundBarrier:
         self._n_backup = n
         return self._release()
 
-    def adjust(self, sizes: Mapping[str, int]) -> int:
+    def adjust(self, sizes: Mapping[str, int], accumulate: Mapping[str, int] | None = None) -> int:
         """Change batch sizes of workers; return the round from which they are in force."""
+        times = accumulate or {}
+        shares = {worker: BatchShare(n_row, times.get(worker, 1)) for worker, n_row in sizes.items()}
         first = self._furthest + 1 + TAKEN_AHEAD  # round furthest may be released already; the next is not
         before = self._sizes[-1][1] if self._sizes else {}
         in_force = [at for at in self._sizes if at[0] <= self._round][-1:]
         coming = [at for at in self._sizes if self._round < at[0] < first]
-        self._sizes = [*in_force, *coming, (first, before | dict(sizes))]
+        self._sizes = [*in_force, *coming, (first, before | shares)]
         return first
 
     def _release(self) -> tuple[Release, ...]:
@@ -149,6 +151,9 @@ class RoundBarrier:
             self._round += 1
 
     def _go(self, name: str) -> Go:
-        mine = [(first, sizes[name]) for first, sizes in self._sizes if name in sizes]
+        mine = [(first, shares[name]) for first, shares in self._sizes if name in shares]
+        sizes = tuple((first, share.n_row) for first, share in mine)
+        times = tuple(share.times for _, share in mine)
         member = self._members[name]
-        return Go(member.round, self._done, tuple(mine), member.is_late)
+        accumulate = times if any(each > 1 for each in times) else ()
+        return Go(member.round, self._done, sizes, member.is_late, accumulate)

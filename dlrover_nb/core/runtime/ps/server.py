@@ -271,8 +271,8 @@ class ParameterServer:
             case Forget(worker=worker):
                 self._serving.forget(worker)
                 self._agent.send(Forgotten(self._name, worker))
-            case Adjust(sizes=sizes):
-                self._serving.adjust(dict(sizes))
+            case Adjust(sizes=sizes, accumulate=accumulate):
+                self._serving.adjust(dict(sizes), dict(accumulate))
             case Backups(n=n):
                 self._serving.set_backups(n)
             case Resize():

@@ -242,10 +242,11 @@ class Serving:
                 self._slabs.refuse(identity)
         self._send_releases(self._barrier.leave(worker))
 
-    def adjust(self, sizes: Mapping[str, int]) -> None:
-        """Set batch sizes of workers, from one round on."""
-        first = self._barrier.adjust(sizes)
-        _log.info("%s: batch sizes %s from round %d on", self._name, dict(sizes), first)
+    def adjust(self, sizes: Mapping[str, int], accumulate: Mapping[str, int]) -> None:
+        """Set batch sizes of workers, and how many mini-batches each is, from one round on."""
+        first = self._barrier.adjust(sizes, accumulate)
+        parts = f" in mini-batches {dict(accumulate)}" if accumulate else ""
+        _log.info("%s: batch sizes %s%s from round %d on", self._name, dict(sizes), parts, first)
 
     def set_backups(self, n: int) -> None:
         """Let rounds end without their last `n` members."""

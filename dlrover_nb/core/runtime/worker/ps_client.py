@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.exchange.push_pull import FromPs
+    from dlrover_nb.core.runtime.exchange.push_pull import BatchShare, FromPs
     from dlrover_nb.core.runtime.exchange.slab.of_worker import Parts
     from dlrover_nb.core.runtime.exchange.sockets import Context, JobKeys, Socket
     from dlrover_nb.core.runtime.process.agent import Agent
@@ -203,8 +203,8 @@ class PsClient:
             self._exchange(None, None)
             self._answers(Exchanged)
 
-    def batch_size(self, n_taken: int) -> int | None:  # noqa: ARG002 - here all batches are alike
-        """Return the size of the batch after `n_taken` of this stream; None: unchanged."""
+    def batch_share(self, n_taken: int) -> BatchShare | None:  # noqa: ARG002 - here all batches are alike
+        """Return what the batch after `n_taken` of this stream has; None: unchanged."""
         return None
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dlrover_nb.core.data import Batch
+    from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
     from dlrover_nb.core.runtime.store.batches import BucketLayout
     from dlrover_nb.core.structs.training.shards import Lease, Shard
 
@@ -118,7 +119,7 @@ class ShardPrefetcher:
         self._coming.append((shard, Future()))
         self._wanted.put(self._coming[-1])
 
-    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
+    def take(self, share: BatchShare, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch; None when none is ready.
 
         Raises
@@ -128,8 +129,8 @@ class ShardPrefetcher:
         """
         self._collect()
         work = self._next_work()
-        batch = work.take(size, layout) if work is not None else None
-        return None if work is None or batch is None else TakenBatch(work, batch)
+        batch = work.take(share.n_row, layout) if work is not None else None
+        return None if work is None or batch is None else TakenBatch(work, batch, share.most_at_once)
 
     def rewind(self) -> None:
         """Reset batches that were taken and not acknowledged."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
     from dlrover_nb.core.runtime.store.batches import PreparedBatch
     from dlrover_nb.core.runtime.worker.trainer import Push
 
@@ -61,10 +62,9 @@ class SspClient(PsClient):
         self._ask(COORDINATOR, NotMember, Leave(self._epoch, self._step, self._worker))
         self._answers(NotMember)
 
-    def batch_size(self, n_taken: int) -> int | None:
-        """Return the size that is in force in the round of the batch."""
-        number = self._first_round + n_taken
-        return next((size for first, size in reversed(self._go.sizes) if first <= number), None)
+    def batch_share(self, n_taken: int) -> BatchShare | None:
+        """Return what is in force in the round of the batch."""
+        return self._go.share(self._first_round + n_taken)
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
         """Send gradients, ask for rows, and arrive in the round of the gradients."""

@@ -23,8 +23,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dlrover_nb.core.models.learner import Gradients, Learner
+from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
+from dlrover_nb.core.runtime.process.limits import MOST_USED
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
+from dlrover_nb.core.runtime.worker.batch_probe import Room, measure
+from dlrover_nb.core.runtime.worker.mini_batches import step_by_parts
+from dlrover_nb.core.structs.job.solution_names import MEASURES
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.shards import SkippedBatch
 
     Floats = NDArray[np.float32]
@@ -45,10 +51,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TakenBatch:
-    """A batch and the shard that it is of."""
+    """A batch and the shard that it is of; it is computed as mini-batches of at most so many rows."""
 
     work: ShardWork
     batch: PreparedBatch
+    most_at_once: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +118,8 @@ class ParameterClient(Protocol):
         """End the stream; all computed gradients are applied."""
         ...
 
-    def batch_size(self, n_taken: int) -> int | None:
-        """Return the size of the batch after `n_taken` of the stream; None: unchanged."""
+    def batch_share(self, n_taken: int) -> BatchShare | None:
+        """Return what the batch after `n_taken` of the stream has; None: unchanged."""
         ...
 
     def start(self, push: Push | None, pull: PreparedBatch | None) -> None:
@@ -127,8 +134,8 @@ class ParameterClient(Protocol):
 class BatchSource(Protocol):
     """Supplier of batches."""
 
-    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
-        """Return the next batch, of at most `size` rows; None when none is ready."""
+    def take(self, share: BatchShare, layout: BucketLayout) -> TakenBatch | None:
+        """Return the next batch, of at most the rows of a share; None when none is ready."""
         ...
 
     def skip(self, work: ShardWork, batch: SkippedBatch) -> None:
@@ -167,8 +174,14 @@ class Trainer:
 
     Attributes
     ----------
-    batch_size, rate
-        Of the next batches: their size, and the factor of the learning rate.
+    share, rate
+        Of the next batches: their rows, and the factor of the learning rate.
+    must_measure
+        Whether what a mini-batch costs is to be measured before the next one.
+    batch_cost
+        What it costs by the last measurement; None: it was not measured.
+    memory_mib
+        Returns what the node may use.
     """
 
     def __init__(
@@ -183,10 +196,13 @@ class Trainer:
     ) -> None:
         self.read, self._accounting, self._on_loss = reader.read, accounting, on_loss
         self._overlap = spec.overlap and spec.sync is not Sync.BSP  # a barrier leaves nothing to overlap
-        self.batch_size, self._n_taken = spec.batch_of(spec.plan.worker.count), 0
+        self.share, self._n_taken = BatchShare(spec.batch_of(spec.plan.worker.count)), 0
         self._n_late = 0  # batches in a row that came too late
         self.rate = 1.0
         self.between: Callable[[], None] = _nothing
+        self.must_measure = spec.sync is Sync.BSP and spec.stragglers in MEASURES
+        self.batch_cost: BatchCost | None = None
+        self.memory_mib: Callable[[], float] = lambda: spec.plan.worker.memory_mib
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(
@@ -258,17 +274,20 @@ class Trainer:
 
     def _compute(self, source: BatchSource, task: TakenBatch, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
+        if self.must_measure and self._is_warm and task.work.trains:
+            self._measure(task.batch, rows)
         self._accounting.switch(Part.COMPUTE)
         done = None
         if task.work.trains:
-            done = Computed(task.work, self._learn(task.batch, rows))
+            done = Computed(task.work, self._learn(task, rows))
         else:
             self._score(source, task, rows)
         self._accounting.switch(Part.OTHER)
         return done
 
-    def _learn(self, batch: PreparedBatch, rows: Floats) -> Push:
-        gradients = self._step(batch, rows)
+    def _learn(self, task: TakenBatch, rows: Floats) -> Push:
+        batch = task.batch
+        gradients = self._step(task, rows)
         dense = self.learner.gradients
         if why := self._check.why_unusable(batch, rows, gradients):
             is_broken = ~np.isfinite(self.learner.logits(rows, batch.inverse, batch.dense))
@@ -279,12 +298,12 @@ class Trainer:
             dense[:] = self.learner.gradients
         return Push(batch, gradients.rows, dense, gradients.loss, rate=self.rate)
 
-    def _step(self, batch: PreparedBatch, rows: Floats) -> Gradients:
+    def _step(self, task: TakenBatch, rows: Floats) -> Gradients:
         """Compute one batch; the first one in a thread, so that heartbeats go on."""
         if self._is_warm:
-            return self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+            return step_by_parts(self.learner, rows, task.batch, task.most_at_once)
         with ThreadPoolExecutor(1, "first-step") as pool:
-            first = pool.submit(self.learner.step, rows, batch.inverse, batch.dense, batch.labels)
+            first = pool.submit(step_by_parts, self.learner, rows, task.batch, task.most_at_once)
             until_s = time.monotonic() + FIRST_STEP_LIMIT_S
             while not wait([first], POLL_EVERY_S).done and time.monotonic() < until_s:
                 self.between()
@@ -292,6 +311,14 @@ class Trainer:
         self._is_warm = True
         self._accounting.forget()  # compilation time belongs to no iteration
         return gradients
+
+    def _measure(self, batch: PreparedBatch, rows: Floats) -> None:
+        """Measure what a mini-batch costs here; that time belongs to no iteration."""
+        self.must_measure = False
+        room = Room(MOST_USED * self.memory_mib(), self._accounting.n_byte() / (1 << 20))
+        cost = measure(self.learner, rows, batch, room, between=self.between)
+        self.batch_cost = cost or self.batch_cost
+        self._accounting.forget()
 
     def _score(self, source: BatchSource, task: TakenBatch, rows: Floats) -> None:
         work, batch = task.work, task.batch
@@ -320,10 +347,8 @@ class Trainer:
 
     def _take(self, source: BatchSource, client: ParameterClient) -> TakenBatch | None:
         self._accounting.switch(Part.DATA)
-        size = client.batch_size(self._n_taken)
-        if size is not None:
-            self.batch_size = size
-        task = source.take(self.batch_size, client.layout)
+        self.share = client.batch_share(self._n_taken) or self.share
+        task = source.take(self.share, client.layout)
         if task is not None and task.work.trains:
             self._n_taken += 1
         self._accounting.switch(Part.OTHER)

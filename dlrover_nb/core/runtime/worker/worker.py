@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys
 from dlrover_nb.core.runtime.process.agent import LEAVING_ALONE_S, REPORT_EVERY_S
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
@@ -169,7 +170,7 @@ class Worker:
         self._reads_since_s: float | None = None  # None: no shard is being read
         self._left = False
         agent.obey, agent.describe, agent.introduce = self._obey, self._describe, self._introduce
-        trainer.between = agent.tick
+        trainer.between, trainer.memory_mib = agent.tick, lambda: agent.memory_mib
 
     def run(self) -> None:
         """Work until the master orders a stop, the worker is drained, or it learns that it was given up."""
@@ -194,10 +195,10 @@ class Worker:
         self._disconnect()
         self._prefetcher.close()
 
-    def take(self, size: int, layout: BucketLayout) -> TakenBatch | None:
+    def take(self, share: BatchShare, layout: BucketLayout) -> TakenBatch | None:
         """Return the next batch if one is ready; request another shard when due (`trainer.Source`)."""
         self._update_shards()
-        return self._prefetcher.take(size, layout)
+        return self._prefetcher.take(share, layout)
 
     def skip(self, work: ShardWork, batch: SkippedBatch) -> None:
         """Report a batch that was not trained."""
@@ -229,13 +230,19 @@ class Worker:
 
     def _obey(self, order: ToNode) -> None:
         if isinstance(order, Adjust):
-            self._trainer.batch_size = dict(order.sizes).get(self._config.node, self._trainer.batch_size)
+            self._adjust(order)
         elif isinstance(order, SetRate):
             self._trainer.rate = order.factor
         elif isinstance(order, Resize):
             self._agent.resize(order)
+            self._trainer.must_measure = self._trainer.must_measure or self._trainer.batch_cost is not None
         else:
             self._orders.note(order)
+
+    def _adjust(self, order: Adjust) -> None:
+        n_row = dict(order.sizes).get(self._config.node)
+        if n_row is not None:
+            self._trainer.share = BatchShare(n_row, dict(order.accumulate).get(self._config.node, 1))
 
     def _take_step(self) -> None:
         """Take one step, by priority: leave at once, pause, connect, finish, train, or wait for a shard."""
@@ -392,6 +399,7 @@ class Worker:
         return replace(hello, released=self._prefetcher.released, unfinished=unfinished)
 
     def _describe(self, sample: NodeSample) -> Report:
+        sample = replace(sample, batch_cost=self._trainer.batch_cost)
         if self._client is not None:
             sample = replace(sample, carrier=self._client.carrier)
         return Report(sample, *self._prefetcher.position)

@@ -169,10 +169,10 @@ class SimMitigations:
                 f"sizes must be those of all {len(present)} workers, got others ({min(other)} differs); "
                 "name the present ones"
             )
-        usual = self._spec.batch_of(len(present))
+        usual, times = self._spec.batch_of(len(present)), dict(action.accumulate)
         self._progress.sizes = dict(action.samples)
-        changed = tuple((node, size) for node, size in action.samples if size != usual)
-        self._emit(BatchSizesSet(self._engine.now_s, changed))
+        changed = tuple((node, size) for node, size in action.sizes if size != usual or node in times)
+        self._emit(BatchSizesSet(self._engine.now_s, changed, action.accumulate))
 
     def _leave_out(self, action: BackupWorkers) -> None:
         n_worker = len(self._nodes.active(Role.WORKER))

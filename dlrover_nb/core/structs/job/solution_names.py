@@ -14,3 +14,6 @@ class SolutionName(StrEnum):
     ADJUST_LR = "adjust-lr"
     LB_BSP = "lb-bsp"
     NONE = "none"
+
+
+MEASURES = frozenset({SolutionName.ANTDT_DD, SolutionName.LB_BSP})  # what a mini-batch costs on each worker

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.gradient_ages import GradientAges
 
 
@@ -52,7 +53,8 @@ class NodeSample:
     processors in the window: as its own quota was used up, and as other processes had them; `host_cores` is
     the processor time of all processes of its host over wall time. None: not known. `machine` is where it
     runs, as in its Hello. `ages` are those of the gradients that the first PS applied in the last seconds, by
-    worker; they come every five seconds.
+    worker; they come every five seconds. `batch_cost` is what a worker measured of its mini-batches; None: it
+    did not.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -81,6 +83,7 @@ class NodeSample:
     host_cores: float | None = None
     machine: str = ""
     ages: tuple[GradientAges, ...] = ()
+    batch_cost: BatchCost | None = None
 
     def __post_init__(self) -> None:
         for name in (

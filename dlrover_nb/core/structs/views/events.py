@@ -158,10 +158,14 @@ class NodeLeft:
 
 @dataclass(frozen=True, slots=True)
 class BatchSizesSet:
-    """Mini-batches of all workers whose size is not the job's, set by a command or by a policy."""
+    """Mini-batches of all workers whose size is not the job's, set by a command or by a policy.
+
+    `accumulate` is how many of them make one update, of workers where that is not one.
+    """
 
     at_s: float
     sizes: tuple[tuple[str, int], ...]
+    accumulate: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

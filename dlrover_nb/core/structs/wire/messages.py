@@ -406,13 +406,17 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """New batch sizes, as (worker, size).
+    """New batch sizes, as (worker, rows of one update).
 
     In synchronous training to the PS of index 0: in force from one round on. In ASP, which has no rounds, to
     every worker: in force from its next batch on.
+
+    `accumulate` names the workers that compute an update as several mini-batches, one after the other, and
+    how many.
     """
 
     sizes: tuple[tuple[str, int], ...]
+    accumulate: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 _WORD = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -89,7 +90,8 @@ class StateWanted:
     """Report rows that are done, and ask for the job's state; also the sign of life of a program.
 
     `n_row_busy` are the rows that it has computed since its start, `busy_s` the seconds that this took; 0:
-    not given. `asks_size`: whether it follows the batch size of the answer.
+    not given. `asks_size`: whether it follows the batch size of the answer. `batch_cost` is what it measured
+    of its mini-batches; None: it did not.
     """
 
     caller: Caller
@@ -98,6 +100,7 @@ class StateWanted:
     n_row_busy: int = 0
     busy_s: float = 0.0
     asks_size: bool = False
+    batch_cost: BatchCost | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("n_row_busy", self.n_row_busy, 0)

@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.stragglers import NodeErrors, Pace
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
@@ -33,6 +34,9 @@ from dlrover_nb.core.structs.views.events import (
     PlanApplied,
     Remember,
 )
+
+RUN = ExternalRole(("run",))
+PROGRAMS = ExternalSpec(RUN, 100_000, ps=RUN)
 
 # who is slow, and what is proposed
 
@@ -144,13 +148,60 @@ def test_sizes_that_differ_materially_supersede_the_open_ones():
 
 @pytest.mark.more
 @pytest.mark.parametrize("mode", [Mode.SUGGEST, Mode.AUTO])
-def test_a_job_of_other_programs_gets_no_action(mode):
-    run = ExternalRole(("run",))
-    job = slow_job(mode=mode, foreign=ExternalSpec(run, 100_000, ps=run))
+def test_of_other_programs_a_slow_worker_is_restarted(mode):
+    job = slow_job(mode=mode, foreign=PROGRAMS)
+    assert [words for words, _ in job.statuses] == ["restart worker-2"]
+    assert actions(job.orders) == (["restart worker-2"] if mode is Mode.AUTO else [])
+    with pytest.raises(InvalidValueError, match=r"runs its own programs.* got: restart ps-0"):
+        job.order(KillRestart("ps-0", Role.PS))
+
+
+@pytest.mark.more
+def test_of_other_programs_nothing_is_done_about_a_slow_ps():
+    job = slow_job("ps-0", mode=Mode.AUTO, foreign=PROGRAMS)
     assert job.view.stragglers
     assert job.view.mitigations == ()
-    with pytest.raises(InvalidValueError, match=r"runs its own programs.* got: restart worker-2"):
-        job.order(KillRestart("worker-2", Role.WORKER))
+
+
+@pytest.mark.more
+def test_sizes_that_programs_do_not_ask_for_are_tried_once_and_the_worker_is_restarted_then():
+    job = slow_job(mode=Mode.AUTO, sync=Sync.BSP, seconds=20, foreign=PROGRAMS)
+    assert actions(job.orders)[0].startswith("adjust batch sizes")
+    job.end("they never asked for it")
+    job.run(150)
+    assert [each.split()[0] for each in actions(job.orders)] == ["adjust", "restart"]
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("pause_s", [2, 5])
+def test_a_slowdown_that_lasts_with_short_pauses_is_one_finding_and_one_proposal(pause_s):
+    job = SlowJob(sync=Sync.ASP)
+    job.run(40)
+    found = []
+    for second in range(240):
+        job.slow["worker-2"] = 1.0 if second % 20 < pause_s else 3.0
+        job.run(1)
+        found.append(bool(job.view.stragglers))
+    first = found.index(True)
+    assert all(found[first:]), "recovered in between"
+    assert job.statuses == [("restart worker-2", "pending")]
+
+
+@pytest.mark.more
+def test_what_fits_into_memory_and_what_uses_a_device_are_bounds_of_its_mini_batches():
+    job = SlowJob(n_worker=2, stragglers=SolutionName.ANTDT_DD, mode=Mode.AUTO)
+    job.costs = dict.fromkeys(job.workers, BatchCost(0.0, 0.0002, 520))
+    job.slow["worker-1"] = 2.0
+    job.run(100)
+    action = job.controller.acting.action.action
+    assert action.accumulate == (("worker-0", 2),)
+    assert action.total == 2 * 512
+    assert dict(action.samples)["worker-0"] == pytest.approx(2 * dict(action.samples)["worker-1"], rel=0.02)
+    job.end()
+    job.run(60)
+    assert job.controller.acting is None
+    assert actions(job.undo()) == ["adjust batch sizes to worker-0 512, worker-1 512"]
+    job.check_replay()
 
 
 @pytest.mark.more
@@ -526,3 +577,13 @@ def test_auto_mode_does_not_order_what_waited_for_a_user_and_may_not_be_done_now
     job.run(5)
     assert [status for _, status in job.statuses] == ["expired"]
     assert actions(job.orders) == []
+
+
+@pytest.mark.more
+def test_a_first_iteration_whose_time_is_not_told_makes_no_worker_look_fast():
+    job = SlowJob(n_worker=2, stragglers=SolutionName.LB_BSP, mode=Mode.AUTO)
+    job.slow["worker-0"] = 0.001  # as a first report has it, without the time of computing
+    job.run(1)
+    job.slow = {}
+    job.run(60)
+    assert job.view.mitigations == ()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import pytest
 from support.cases import for_each
-from support.master.external_world import TF, running
+from support.master.external_world import TF, TORCH, running
 from test_elastic_master import Job
 
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
-from dlrover_nb.core.master.external.job.external_record import ExternalRecord
+from dlrover_nb.core.master.external.job.external_record import ExternalRecord, Replaced
 from dlrover_nb.core.master.external.job.step_shares import Part, even
 from dlrover_nb.core.master.external.master import ExternalMaster
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.decisions.actions import (
     ActionChoice,
     AdjustBatches,
+    BackupWorkers,
     KillRestart,
     MitigationChoice,
 )
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded
+from dlrover_nb.core.structs.views.events import BatchSizesSet, MitigationEnded, NodeLeft, PlanFailed
 from dlrover_nb.core.structs.wire.services import Caller, StateWanted
 
 
@@ -87,9 +88,15 @@ def test_programs_that_cannot_accumulate_get_all_rows_of_a_step_at_once():
         ),
         (
             ("worker-0", "worker-1"),
-            choice(KillRestart("worker-0", Role.WORKER)),
+            choice(BackupWorkers(1)),
             InvalidValueError,
-            "runs its own programs, got: restart worker-0; of those only batch sizes can be adjusted",
+            "runs its own programs, got: go on without .*; their batch sizes can be adjusted, and their",
+        ),
+        (
+            (),
+            choice(KillRestart("ps-0", Role.PS)),
+            InvalidValueError,
+            "expected one of worker-0, worker-1, got: restart ps-0; a parameter server of other programs",
         ),
     ],
 )
@@ -111,7 +118,7 @@ def test_a_program_that_reports_without_asking_has_not_asked():
 def test_while_nodes_are_missing_nothing_is_adjusted():
     world = asking("worker-0", "worker-1")
     world.leave("worker-1")
-    with pytest.raises(StaleDecisionError, match="while it trains with all nodes of its plan"):
+    with pytest.raises(StaleDecisionError, match="to train with all nodes of its plan"):
         world.master.mitigate(batches(worker_0=1), world.at_s)
 
 
@@ -149,3 +156,45 @@ def test_parts_of_a_global_batch_hold_as_long_as_its_workers_do():
     told = state_of(job.master, "worker-0", job.at_s)
     assert Part(told.batch_size, told.n_accumulate) == even(job.master.spec, ["worker-0"])["worker-0"]
     assert BatchSizesSet(job.at_s, ()) in [each.event for each in job.of(Emit)]
+
+
+# workers that are replaced
+
+
+def test_a_slow_worker_is_ended_and_the_action_ends_once_its_successor_trains():
+    job = elastic()
+    job.take(job.master.mitigate(choice(KillRestart("worker-1", Role.WORKER)), job.at_s))
+    assert "worker-1" not in [node.id for node in job.master.nodes]
+    assert not [e for e in emitted(job) if isinstance(e, MitigationEnded)]
+    with pytest.raises(StaleDecisionError, match="decide once it does"):
+        job.master.mitigate(choice(KillRestart("worker-0", Role.WORKER)), job.at_s)
+    record = from_json(to_json(job.master.record), ExternalRecord)
+    assert record.replaced == Replaced("worker-1", "d-1")
+
+
+@pytest.mark.parametrize("foreign", [TF, TORCH])
+def test_programs_that_meet_train_again_with_another_worker_and_no_restart_is_used_up(foreign):
+    world = running(foreign)
+    world.do(world.master.mitigate(choice(KillRestart("worker-1", Role.WORKER)), world.at_s))
+    assert world.of(NodeLeft)[-1].node == "worker-1"
+    assert world.master.running is None
+    for _ in range(3):
+        world.come_up()
+        world.train()
+    assert [node.id for node in world.master.nodes if node.role is Role.WORKER] == ["worker-0", "worker-2"]
+    assert world.of(MitigationEnded) == [MitigationEnded(world.of(MitigationEnded)[0].at_s, "d-1")]
+    assert world.master.record.replaced is None
+    assert not world.of(PlanFailed)
+
+
+def test_the_only_process_of_an_elastic_job_is_not_ended():
+    job = Job(1)
+    job.begin("worker-0")
+    job.take(job.master.tick(1000.0))
+    job.at_s = 1000.0
+    with pytest.raises(InvalidValueError, match=r"only process of job .* and has its parameters"):
+        job.master.mitigate(choice(KillRestart("worker-0", Role.WORKER)), job.at_s)
+
+
+def emitted(job):
+    return [each.event for each in job.of(Emit)]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dlrover_nb.core.errors import WireError
-from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound, Go
+from dlrover_nb.core.runtime.exchange.push_pull import BatchShare, FinishedRound, Go
 from dlrover_nb.core.runtime.ps.round_barrier import TAKEN_AHEAD, Release, RoundBarrier
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
@@ -112,6 +112,25 @@ def test_who_joins_or_goes_counts_among_those_that_are_waited_for():
     barrier.arrive("w0", 0, 8)
     assert barrier.arrive("w1", 0, 8) == ()
     assert {each.worker for each in barrier.leave("w3")} == {"w0", "w1"}
+
+
+def test_accumulated_batches_are_in_force_from_the_round_of_their_sizes_on():
+    barrier = of("w0", "w1")
+    first = barrier.adjust({"w0": 96, "w1": 32}, {"w0": 3})
+    barrier.arrive("w0", 0, 8)
+    go = go_of(barrier.arrive("w1", 0, 8), "w0")
+    assert (go.sizes, go.accumulate) == (((first, 96),), (3,))
+    assert go.share(first - 1) is None
+    assert go.share(first) == BatchShare(96, 3)
+    assert [BatchShare(97, 3).most_at_once, BatchShare(96, 3).most_at_once] == [33, 32]
+
+
+def test_workers_that_accumulate_nothing_any_more_are_told_so():
+    barrier = of("w0")
+    barrier.adjust({"w0": 96}, {"w0": 3})
+    last = barrier.adjust({"w0": 64})
+    go = go_of(barrier.arrive("w0", 0, 8), "w0")
+    assert go.share(last) == BatchShare(64)
 
 
 class Paces(RuleBasedStateMachine):

@@ -217,5 +217,33 @@ def test_other_batch_sizes_are_in_force_from_one_round_on(monkeypatch):
     assert [sum(sizes) for sizes in taken.values()] == [2560, 2560]
 
 
+def test_a_batch_of_several_mini_batches_is_one_push_and_each_row_counts_once(monkeypatch):
+    Together(2, monkeypatch)
+    shards = [shard(0, n_batch=40), shard(1, n_batch=40)]
+    gates = {"w0": Gate(at=2), "w1": Gate(at=1000)}
+    computed, step = {}, Learner.step
+
+    def noted(learner, rows, inverse, dense, labels):
+        computed.setdefault(id(learner), []).append(len(labels))
+        return step(learner, rows, inverse, dense, labels)
+
+    monkeypatch.setattr(Learner, "step", noted)
+    with World(BSP) as world:
+        names = start(world, shards, gates)
+        grant(world, names, world.start_ps(2), shards)
+        gates["w0"].reached()
+        world.send("ps0", Adjust((("w0", 96), ("w1", 32)), (("w0", 3),)))
+        gates["w0"].open()
+        for name in names:
+            world.receive(ShardFinished, name)
+    one, other = computed.values()
+    n_before = one.count(64)
+    n_small = (2560 - 64 * n_before) // 32
+    assert n_before > 2
+    assert one == other == [64] * n_before + [32] * n_small, "both change in one round, and no row is lost"
+    assert len(gates["w0"].losses) == n_before + -(-n_small // 3), "three of them are one update"
+    assert len(gates["w1"].losses) == n_before + n_small
+
+
 def of_size(taken):
     return [(0, taken[0], 32), (1, taken[1], 96)]

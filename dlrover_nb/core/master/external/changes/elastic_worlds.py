@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.master.external.job.worlds import Request, World
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.wire.services import ServiceAnswer
 
 ALONE_AFTER_S = 60.0  # that a first world waits for nodes without room
@@ -109,16 +110,21 @@ def share(state: ExternalState, node: str) -> Part:
     return Part(size, dict(state.batch_times).get(node, part.times)) if size else part
 
 
-def hear_speed(state: ExternalState, node: str, n_row: int, busy_s: float) -> None:
+def hear_speed(
+    state: ExternalState, node: str, n_row: int, busy_s: float, cost: BatchCost | None = None
+) -> None:
     """Note how fast a node computes, and share steps by speeds where the job asks for that."""
     members = state.worlds.now.members
-    if not busy_s or node not in members or not is_balanced(state.spec):
+    if not busy_s or node not in members:
+        return
+    state.own_work.hear(node, busy_s, cost)
+    if not is_balanced(state.spec):
         return
     state.speeds.hear(node, n_row, busy_s)
     speeds = state.speeds.take(members)
     if speeds is not None:
         now = {each: share(state, each) for each in members}
-        state.parts = by_speed(state.spec, members, speeds, now)
+        state.parts = by_speed(state.spec, members, speeds, now, state.own_work.costs)
 
 
 def _oldest(members: Sequence[str], nodes: Sequence[str]) -> tuple[str, ...]:

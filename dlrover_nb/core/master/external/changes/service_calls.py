@@ -80,7 +80,7 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
     _train(state, call.caller, call.done)
     if call.asks_size:
         state.size_askers.add(call.caller.node)
-    elastic_worlds.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s)
+    elastic_worlds.hear_speed(state, call.caller.node, call.n_row_busy, call.busy_s, call.batch_cost)
     part = elastic_worlds.share(state, call.caller.node)
     return JobState(
         should_stop=state.should_stop,

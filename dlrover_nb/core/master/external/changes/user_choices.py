@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.external.changes import early_stop
-from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
@@ -19,7 +18,7 @@ from dlrover_nb.core.structs.views.snapshot import NodePhase
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.job.state import ExternalState
     from dlrover_nb.core.sharding.ledger import ShardLedger
-    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.decisions.actions import AdjustBatches, KillRestart, MitigationChoice
     from dlrover_nb.core.structs.training.shards import UserChoice
 
 
@@ -45,28 +44,17 @@ def apply_choice(state: ExternalState, choice: UserChoice) -> str:
             assert_never(never)
 
 
-def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
+def adjust_batches(state: ExternalState, action: AdjustBatches, choice: MitigationChoice) -> str:
     """Give workers other batch sizes against stragglers; return it in words.
 
     Raises
     ------
     InvalidValueError
-        When it is another action, which programs of others cannot do, they do not ask for their batch size,
-        or not all workers get one.
+        When programs do not ask for their batch size, or not all workers get one.
     StaleDecisionError
         When the job does not train with all nodes of its plan.
     """
-    action, got = choice.action.action, f"got: {choice.action.words}"
-    if not isinstance(action, AdjustBatches):
-        raise InvalidValueError(
-            f"job {state.name} runs its own programs, {got}; of those only batch sizes can be adjusted"
-        )
-    present = [node.id for node in state.nodes if node.role is Role.WORKER and node.phase is NodePhase.READY]
-    if state.running is None:
-        raise StaleDecisionError(
-            f"batch sizes of job {state.name} can be set while it trains with all nodes of its plan, "
-            f"{got}; decide once it does"
-        )
+    got, present = f"got: {choice.action.words}", _present(state, choice)
     if deaf := [node for node in present if node not in state.size_askers]:
         raise InvalidValueError(
             f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
@@ -81,7 +69,56 @@ def adjust_batches(state: ExternalState, choice: MitigationChoice) -> str:
         sizes, times = dict(action.samples), {}
     state.batch_sizes = tuple(sorted(sizes.items()))
     state.batch_times = tuple((node, times.get(node, 1)) for node in sorted(sizes))
+    return decided_words(choice)
+
+
+def check_replaceable(state: ExternalState, action: KillRestart, choice: MitigationChoice) -> None:
+    """Refuse to replace a node where that costs more than its slowness, or cannot be done.
+
+    Raises
+    ------
+    InvalidValueError
+        When it is no worker, is not there, or is the only one, which has the parameters of an elastic job.
+    StaleDecisionError
+        When the job does not train with all nodes of its plan.
+    """
+    got, present = f"got: {choice.action.words}", _present(state, choice)
+    if not state.starts_nodes:
+        raise InvalidValueError(
+            f"the nodes of job {state.name} are started by its operator, {got}; delete the pod there"
+        )
+    if action.role is not Role.WORKER or action.node not in present:
+        raise InvalidValueError(
+            f"expected one of {', '.join(present)}, {got}; a parameter server of other programs has "
+            "parameters that are in no other place"
+        )
+    if state.external.framework is Framework.DDP and len(state.worlds.now.members) < 2:
+        raise InvalidValueError(
+            f"{action.node} is the only process of job {state.name} and has its parameters, {got}; add one"
+        )
+
+
+def decided_words(choice: MitigationChoice) -> str:
+    """Return a decision on an action in words."""
     return f"{choice.by} decided to {choice.action.words}" + (f": {choice.why}" if choice.why else "")
+
+
+def refusal_of(state: ExternalState, choice: MitigationChoice) -> InvalidValueError:
+    """Return the error of an action that programs of others cannot do."""
+    return InvalidValueError(
+        f"job {state.name} runs its own programs, got: {choice.action.words}; their batch sizes can be "
+        "adjusted, and their workers restarted"
+    )
+
+
+def _present(state: ExternalState, choice: MitigationChoice) -> list[str]:
+    """Return the workers that train, while all do."""
+    if state.running is None or state.replaced is not None:
+        raise StaleDecisionError(
+            f"an action needs job {state.name} to train with all nodes of its plan, "
+            f"got: {choice.action.words}; decide once it does"
+        )
+    return [node.id for node in state.nodes if node.role is Role.WORKER and node.phase is NodePhase.READY]
 
 
 def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:

@@ -63,6 +63,14 @@ class QualityRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """A slow node in whose place another one starts, by which decision."""
+
+    node: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServicesRecord:
     """The lasting state of services for programs, beside the ledger of shards, which has a log of its own."""
 
@@ -101,6 +109,7 @@ class ExternalRecord:
     errors: tuple[CountedError, ...] = ()
     services: ServicesRecord = field(default_factory=ServicesRecord)
     is_queued: bool = False
+    replaced: Replaced | None = None
 
     @property
     def latest_s(self) -> float:

@@ -8,7 +8,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.external.job.external_record import ExternalRecord, QualityRecord, ServicesRecord
 from dlrover_nb.core.master.external.job.node_set import ExternalNodes, is_worker, trains
 from dlrover_nb.core.master.external.job.shard_account import ShardAccount
-from dlrover_nb.core.master.external.job.step_rates import StepRates
+from dlrover_nb.core.master.external.job.step_rates import OwnWork, StepRates
 from dlrover_nb.core.master.external.job.step_shares import Speeds, even
 from dlrover_nb.core.master.external.job.worlds import Worlds
 from dlrover_nb.core.master.shared.orders import Emit, StopNode, WriteManifest
@@ -20,6 +20,7 @@ from dlrover_nb.core.structs.training.shards import ShardCounts, why_waits
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     MitigationEnded,
+    NodeLeft,
     NodeOutOfMemory,
     NodeReported,
     PhaseChanged,
@@ -30,7 +31,7 @@ from dlrover_nb.core.structs.views.events import (
 )
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.master.external.job.external_record import StopRecord
+    from dlrover_nb.core.master.external.job.external_record import Replaced, StopRecord
     from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.master.external.job.step_shares import Part
     from dlrover_nb.core.master.external.orders import ExternalOrder
@@ -89,6 +90,8 @@ class ExternalState:
         self.batch_times: tuple[tuple[str, int], ...] = ()  # mini-batches that they accumulate, where set too
         self.size_askers: set[str] = set()  # nodes whose programs follow the sizes that they are told
         self.memory = ""  # prefix of the names of the job's shared memory, which programs are told
+        self.replaced: Replaced | None = None  # the slow node whose successor does not train yet
+        self.own_work = OwnWork()
         self._stop: StopRecord | None = None  # None: the job was not asked to stop
         self.evaluation: Evaluation | None = None  # as a program told it
         self.quality = QualityRecord()  # of early stopping
@@ -167,7 +170,13 @@ class ExternalState:
             errors=self._errors,
             services=self.services,
             is_queued=self.is_queued,
+            replaced=self.replaced,
         )
+
+    @property
+    def starts_nodes(self) -> bool:
+        """Whether this master starts and ends the job's nodes."""
+        return True
 
     @property
     def services(self) -> ServicesRecord:
@@ -297,7 +306,7 @@ class ExternalState:
         """Restore the state of an earlier master."""
         self.target, self._applied = record.target, record.applied
         self._change_since_s, self._is_fallback = record.change_since_s, record.is_fallback
-        self._errors = record.errors
+        self._errors, self.replaced = record.errors, record.replaced
         self._pause_s, self._met_at_s = record.pause_s, record.met_at_s
         self._n_rendezvous, self._members = record.meeting, record.members
         self._heard = set(record.heard)
@@ -406,6 +415,7 @@ class ExternalState:
         self,
         event: BatchSizesSet
         | MitigationEnded
+        | NodeLeft
         | NodeOutOfMemory
         | NodeReported
         | PhaseChanged

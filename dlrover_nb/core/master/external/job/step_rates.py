@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.structs.job.external import ExternalSpec
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 MOST_PROGRAMS = 64  # of one node: each restart adds new ones
 
@@ -104,6 +105,43 @@ class StepRates:
         own = [each for each in self._told if each[0] == key[0]]
         for each in own[:-MOST_PROGRAMS]:
             del self._told[each]
+
+
+class OwnWork:
+    """Divides the steps of processes that wait for each other: what each computes itself, and its wait.
+
+    All of them take as long as the slowest one, so only what a process says of its own work tells them apart.
+
+    Attributes
+    ----------
+    costs
+        Of mini-batches by node, where its process measured them.
+    """
+
+    def __init__(self) -> None:
+        self._busy_s: dict[str, float] = {}  # seconds that a node has computed since its start
+        self._base: dict[str, float] = {}  # the same, at its last report
+        self.costs: dict[str, BatchCost] = {}
+
+    def hear(self, node: str, busy_s: float, cost: BatchCost | None) -> None:
+        """Note the seconds that a node has computed since its start, and what its mini-batches cost."""
+        if busy_s < self._busy_s.get(node, 0.0):
+            self._base.pop(node, None)  # another program
+        self._busy_s[node] = busy_s
+        if cost is not None:
+            self.costs[node] = cost
+
+    def divided(self, sample: NodeSample) -> NodeSample:
+        """Return a report with its own work apart from its wait, where its node tells that."""
+        total_s, base_s = self._busy_s.get(sample.node), self._base.get(sample.node)
+        sample = replace(sample, batch_cost=self.costs.get(sample.node))
+        if total_s is None:
+            return sample
+        self._base[sample.node] = total_s
+        if base_s is None or total_s <= base_s or not sample.n_iter:
+            return sample
+        own_s = min((total_s - base_s) / sample.n_iter, sample.iter_s)
+        return replace(sample, split=TimeSplit(compute_s=own_s, peers_s=sample.iter_s - own_s))
 
 
 def _between(before: StepsDone, totals: StepsDone, n_beside: int, role: Role, at_s: float) -> NodeSample:

@@ -2,24 +2,30 @@
 
 All members wait for the slowest one in each step, so rows are shared to minimize max_i m_i / v_i with a
 fixed sum: the global batch. LB-BSP gives each member one mini-batch of its own size
-(`straggler.batch_solver`); AntDT-DD lets it accumulate several (`straggler.accumulation`, Eq. 4), so that no
-mini-batch is larger than the job's. Speeds are measured: rows by the time that a member computes, without
-what it waits for others.
+(`straggler.batch_solver`); AntDT-DD lets it accumulate several (Eq. 4), as `straggler.solutions` has it.
+Speeds are measured: rows by the time that a member computes, without what it waits for others. The bounds of
+a mini-batch are what members have measured. Of programs that measure none they are half the job's
+mini-batch, and that one: it is known to fit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler import accumulation, batch_solver
+from dlrover_nb.core.straggler import batch_solver
+from dlrover_nb.core.straggler.situation import Situation, WorkerState
+from dlrover_nb.core.straggler.solutions import antdt_dd
+from dlrover_nb.core.structs.decisions.actions import AdjustBatches
 from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 WINDOW_S = 4.0  # of computing by each member, from which a speed is told
 MIN_GAIN = 0.05  # of the time of the slowest member: smaller ones are noise
@@ -57,7 +63,11 @@ def even(spec: JobSpec, members: Sequence[str]) -> dict[str, Part]:
 
 
 def by_speed(
-    spec: JobSpec, members: Sequence[str], speeds: Mapping[str, float], now: Mapping[str, Part]
+    spec: JobSpec,
+    members: Sequence[str],
+    speeds: Mapping[str, float],
+    now: Mapping[str, Part],
+    costs: Mapping[str, BatchCost] | None = None,
 ) -> dict[str, Part]:
     """Return the parts that minimize the time of the slowest member; the present ones where that is little.
 
@@ -67,29 +77,56 @@ def by_speed(
         Rows per second of each member.
     now
         Its present part.
+    costs
+        Of mini-batches, by the members that have measured them.
     """
     total = sum(part.n_row for part in even(spec, members).values())
     try:
-        shares = _SOLVERS[spec.stragglers](spec, [speeds[node] for node in members], total)
+        return _SOLVERS[spec.stragglers](spec, members, speeds, now, total, costs or {})
     except InvalidValueError:  # no such sizes sum to the batch
         return dict(now)
-    parts = dict(zip(members, shares, strict=True))
+
+
+def _one_batch(
+    _spec: JobSpec,
+    members: Sequence[str],
+    speeds: Mapping[str, float],
+    now: Mapping[str, Part],
+    total: int,
+    costs: Mapping[str, BatchCost],
+) -> dict[str, Part]:
+    most = {node: cost.most for node, cost in costs.items()}
+    shares = [batch_solver.Share(speeds[node], most=most.get(node)) for node in members]
+    sizes = batch_solver.share_batch(shares, total)
     before_s = max(now[node].n_row / speeds[node] for node in members)
-    after_s = max(part.n_row / speeds[node] for node, part in parts.items())
-    return parts if after_s < (1 - MIN_GAIN) * before_s else dict(now)
+    after_s = max(size / speeds[node] for node, size in zip(members, sizes, strict=True))
+    if after_s >= (1 - MIN_GAIN) * before_s:
+        return dict(now)
+    return {node: Part(size) for node, size in zip(members, sizes, strict=True)}
 
 
-def _one_batch(_spec: JobSpec, speeds: Sequence[float], total: int) -> list[Part]:
-    sizes = batch_solver.share_batch([batch_solver.Share(speed) for speed in speeds], total)
-    return [Part(size) for size in sizes]
-
-
-def _accumulated(spec: JobSpec, speeds: Sequence[float], total: int) -> list[Part]:
-    least = max(spec.batch_size // 2, 1)
-    kinds = [
-        accumulation.Kind(1, speed, least, spec.batch_size, most_accumulated=MOST_TIMES) for speed in speeds
-    ]
-    return [Part(each.size, each.times) for each in accumulation.share_accumulated(kinds, total)]
+def _accumulated(
+    spec: JobSpec,
+    members: Sequence[str],
+    speeds: Mapping[str, float],
+    now: Mapping[str, Part],
+    total: int,
+    costs: Mapping[str, BatchCost],
+) -> dict[str, Part]:
+    """Return what `antdt-dd` answers, with each member as a device of its own."""
+    workers = []
+    for node in members:
+        cost, part = costs.get(node), now[node]
+        least, most = max(spec.batch_size // 2, 1), spec.batch_size
+        if cost is not None:
+            least, most = cost.least, cost.most or total
+        worker = WorkerState(node, part.size, speeds[node], least, most, node, part.times, MOST_TIMES)
+        workers.append(replace(worker, cost=cost))
+    for proposed in antdt_dd((), Situation(Sync.BSP, tuple(workers), global_batch=total)):
+        assert isinstance(proposed.action, AdjustBatches)
+        times = dict(proposed.action.accumulate)
+        return {node: Part(size, times.get(node, 1)) for node, size in proposed.action.sizes}
+    return dict(now)
 
 
 _SOLVERS = {SolutionName.LB_BSP: _one_batch, SolutionName.ANTDT_DD: _accumulated}

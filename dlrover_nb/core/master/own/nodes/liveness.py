@@ -105,7 +105,9 @@ def _repeat_orders(state: JobState, node: Node) -> None:
     if node.is_draining:
         state.send(node, Drain(at_once=node.is_replaced))
     if state.spec.sync is Sync.ASP and node.id in state.batch_sizes:
-        state.send(node, Adjust(((node.id, state.batch_sizes[node.id]),)))
+        times = state.batch_times.get(node.id)
+        accumulate = ((node.id, times),) if times else ()
+        state.send(node, Adjust(((node.id, state.batch_sizes[node.id]),), accumulate))
     if state.rates.get(node.id, 1.0) != 1.0:
         state.send(node, SetRate(state.rates[node.id]))
 

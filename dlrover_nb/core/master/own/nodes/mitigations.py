@@ -126,7 +126,7 @@ def _adjust(state: JobState, action: AdjustBatches, choice: MitigationChoice, at
             f"expected a batch size of each of {_listed(present)}, got those of {_listed(sizes)}"
         )
     _note(state, choice, at_s)
-    batch_sizes.set_sizes(state, sizes)
+    batch_sizes.set_sizes(state, sizes, dict(action.accumulate))
     _in_effect(state, choice, at_s)
 
 

@@ -12,13 +12,23 @@ from dlrover_nb.core.structs.wire.messages import Adjust
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dlrover_nb.core.master.own.state.state import JobState
+    from dlrover_nb.core.master.own.state.state import ByWorker, JobState
 
 
-def set_sizes(state: JobState, sizes: Mapping[str, int]) -> None:
-    """Order batch sizes of some workers; in synchronous training all change in the same round."""
+def set_sizes(state: JobState, sizes: Mapping[str, int], accumulate: Mapping[str, int] | None = None) -> None:
+    """Order batch sizes of some workers; in synchronous training all change in the same round.
+
+    Parameters
+    ----------
+    sizes
+        Rows of one update.
+    accumulate
+        As how many mini-batches some of them are computed; the others as one.
+    """
+    times = dict(accumulate or {})
     state.batch_sizes |= sizes
-    order = Adjust(tuple(sorted(sizes.items())))
+    state.batch_times = {name: n for name, n in state.batch_times.items() if name not in sizes} | times
+    order = Adjust(tuple(sorted(sizes.items())), tuple(sorted(times.items())))
     state.coordinate(order)
     if state.spec.sync is Sync.ASP:
         for node in state.roster.workers:
@@ -26,17 +36,20 @@ def set_sizes(state: JobState, sizes: Mapping[str, int]) -> None:
                 state.send(node, order)
 
 
-def present(state: JobState) -> tuple[tuple[str, int], ...]:
-    """Return the mini-batches of living workers whose size is not the job's."""
-    return tuple(sorted((name, n) for name, n in state.batch_sizes.items() if state.roster.get(name)))
+def present(state: JobState) -> tuple[ByWorker, ByWorker]:
+    """Return the mini-batches of living workers whose size is not the job's, and those that accumulate."""
+    living = sorted(name for name in state.batch_sizes if state.roster.get(name))
+    times = tuple((name, state.batch_times[name]) for name in living if name in state.batch_times)
+    by_name = dict(times)
+    return tuple((name, state.batch_sizes[name] // by_name.get(name, 1)) for name in living), times
 
 
 def emit(state: JobState, at_s: float) -> None:
     """Emit the sizes of living workers, when they have changed."""
-    sizes = present(state)
-    if sizes != state.sizes_emitted and not state.is_ended:
-        state.sizes_emitted = sizes
-        state.orders.append(Emit(BatchSizesSet(at_s, sizes)))
+    shares = present(state)
+    if shares != state.sizes_emitted and not state.is_ended:
+        state.sizes_emitted = shares
+        state.orders.append(Emit(BatchSizesSet(at_s, *shares)))
 
 
 def share_global_batch(state: JobState) -> None:
@@ -48,7 +61,7 @@ def share_global_batch(state: JobState) -> None:
     workers = [node.id for node in state.roster.workers if node.is_training]
     if state.spec.global_batch is None or not workers or state.batch_sizes.keys() == set(workers):
         return
-    state.batch_sizes = {}
+    state.batch_sizes, state.batch_times = {}, {}
     set_sizes(state, shares(state.spec.global_batch, workers))
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.wire.messages import Copied, Moved, Saved, ToNode
 
 
+ByWorker = tuple[tuple[str, int], ...]
 ORIGIN = 0  # number of the checkpoint that a job began from; its own ones count from 1
 
 
@@ -264,7 +265,8 @@ class JobState:
     progress_emitted: tuple[float, int] = (float("-inf"), 0)  # when, and how many samples were done
     ticked_s: float = float("inf")  # when this master last checked limits of time; infinite: not yet
     batch_sizes: dict[str, int] = field(default_factory=dict)  # of workers with a size other than the job's
-    sizes_emitted: tuple[tuple[str, int], ...] = ()  # those of living workers, as last emitted
+    batch_times: dict[str, int] = field(default_factory=dict)  # mini-batches of those, where not one
+    sizes_emitted: tuple[ByWorker, ByWorker] = ((), ())  # those of living workers, as last emitted
     node_sizes_emitted: tuple[SetSize, ...] | None = ()  # None: by an earlier master, if any
     backups: int = 0  # workers without which a round may end (BSP)
     rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
@@ -347,7 +349,9 @@ class JobState:
     def instruct_coordinator(self) -> None:
         """Send the coordinator what an earlier one, or an earlier master, was told."""
         if self.batch_sizes:
-            self.coordinate(Adjust(tuple(sorted(self.batch_sizes.items()))))
+            self.coordinate(
+                Adjust(tuple(sorted(self.batch_sizes.items())), tuple(sorted(self.batch_times.items())))
+            )
         if self.backups:
             self.coordinate(Backups(self.backups))
 

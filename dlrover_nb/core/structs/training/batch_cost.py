@@ -1,0 +1,51 @@
+"""What a mini-batch costs on one device, measured by computing some of several sizes.
+
+AntDT takes two bounds of a mini-batch from such a measurement (section VI-B): the saturation point, below
+which a smaller one hardly saves time, and what fits into memory. Both follow from three numbers: the time
+that any mini-batch takes, the time that each row adds, and how many rows fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dlrover_nb.core.structs import _check
+
+SATURATED = 0.1  # of the time of a mini-batch, that does not depend on its rows: below, a device is used well
+MOST_ROWS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCost:
+    """The cost of a mini-batch of one worker.
+
+    Parameters
+    ----------
+    fixed_s
+        Seconds of a mini-batch whatever its size.
+    row_s
+        Seconds that each row adds.
+    most
+        Rows of a mini-batch that fits into the memory of the node; None: memory does not depend on rows.
+    """
+
+    fixed_s: float
+    row_s: float
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        _check.at_least("fixed_s", self.fixed_s, 0)
+        _check.above_zero("row_s", self.row_s)
+        if self.most is not None:
+            _check.at_least("most", self.most, 1)
+
+    @property
+    def least(self) -> int:
+        """The saturation point: rows by which the fixed part is `SATURATED` of the time, within memory."""
+        rows = math.ceil(self.fixed_s * (1 - SATURATED) / (SATURATED * self.row_s))
+        return max(min(rows, self.most or MOST_ROWS), 1)
+
+    def seconds(self, size: int, times: int = 1) -> float:
+        """Return how long so many mini-batches of a size take."""
+        return times * (self.fixed_s + size * self.row_s)
