@@ -72,7 +72,7 @@ mutants: install  ## how many small faults in core code the cheap tests notice; 
 
 # SEED=17 ONLY=0,3 replays one with some of its events, as the line of a failure says.
 .PHONY: simulate
-simulate: install  ## jobs among all kinds of faults on virtual time: SEEDS=1000 from FIRST=0 on; KIND=own, external, elastic, brain or exchange
+simulate: install  ## jobs among all kinds of faults on virtual time: SEEDS=1000 from FIRST=0 on; KIND=own, external, elastic, saving, brain or exchange
 	@PYTHONPATH=tests $(BIN)/python -m simulation $(if $(KIND),--kind $(KIND)) \
 	  $(if $(SEED),--seed $(SEED) $(if $(ONLY),--only $(ONLY)),--first $(or $(FIRST),0) --seeds $(or $(SEEDS),1000))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict, version_of
 from dlrover_nb.core.structs.job.spec_choices import Mode  # noqa: TC001 - a record
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from simulation.rules import SizeRule
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
@@ -156,13 +157,29 @@ class LoseHost(Event):
 
 @dataclass(frozen=True, slots=True)
 class Limit(Event):
-    """The cluster has a new rule for some time, and makes no node with more cores."""
+    """The cluster has a new rule for some time, and makes no larger node."""
 
-    most_cpu: float
+    most_cpu: float | None
     seconds: float
+    most_memory_mib: int | None = None
+    is_stated: bool = True
 
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
-        world.limits.set(self.most_cpu, world.elapsed_s + self.seconds)
+        rule = SizeRule(self.most_cpu, self.most_memory_mib, self.is_stated)
+        world.rules.limit_sizes(rule, world.elapsed_s + self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota(Event):
+    """The cluster lets the nodes of the job have so many cores together for some time; its master reads so later."""
+
+    cpu: float
+    seconds: float
+    read_after_s: float
+
+    def happen(self, world: JobWorld, audit: JobAudit) -> None:
+        at_s = world.elapsed_s
+        world.rules.limit_all(self.cpu, at_s + self.seconds, read_s=at_s + self.read_after_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +191,22 @@ class FullDisk(Event):
     def happen(self, world: JobWorld, audit: JobAudit) -> None:
         world.full_until_s = world.elapsed_s + self.seconds
         audit.note_full_disk()
+
+
+@dataclass(frozen=True, slots=True)
+class DamageCheckpoint(Event):
+    """A disk damages the newest checkpoint of a program; `seed` is that of how.
+
+    `loses_node`: the node is lost too, with what its memory held, so that files are all there is.
+    """
+
+    seed: int
+    loses_node: bool
+
+    def happen(self, world: ExternalWorld, audit: JobAudit) -> None:  # type: ignore[override]
+        world.copies.damage(self.seed)
+        if self.loses_node and (name := chosen(world, Role.WORKER, 0)):
+            world.lose_node(name, -9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import ShardAction, ShardChoice
 from simulation.promises import PromiseBrokenError, RefusedError
+from simulation.rules_audit import RulesAudit
 
 if TYPE_CHECKING:
     from support.driver.damaged_world import Case
@@ -48,6 +49,7 @@ class JobAudit:
         self.disk_was_full = self.may_forget = self.has_run = False
         self._mark: object = None
         self._changed_at_s = self._blocked_since_s = 0.0
+        self._rules = RulesAudit(world)
 
     # what the surroundings tell
 
@@ -61,7 +63,10 @@ class JobAudit:
     # what clients do
 
     def decide(self, decision: Decision) -> None:
-        before = self._by(decision.by)
+        before, seen = self._by(decision.by), self._world.now
+        accepted = next(
+            (each.candidate.plan for each in seen.proposals if each.id == decision.proposal), None
+        )
         try:
             answer = self._world.driver.decide(decision)
         except DlroverError:
@@ -69,6 +74,7 @@ class JobAudit:
                 raise PromiseBrokenError("a refused decision was taken", decision.words) from None
             return
         self.decisions[answer.id] = answer
+        self._rules.check_taken(answer, answer.plan or accepted, seen)
 
     def _by(self, client: str) -> list[Decision]:
         return [each for each in self._world.now.decisions if each.by == client]
@@ -103,6 +109,7 @@ class JobAudit:
         self._check_decisions()
         self._check_plan()
         self._check_progress()
+        self._rules.after_turn()
         self._attend()
 
     def _check_rows(self) -> None:

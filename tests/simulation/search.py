@@ -38,6 +38,7 @@ SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
     "own": own.scenario,
     "external": external.scenario,
     "elastic": external.elastic_scenario,
+    "saving": external.saving_scenario,
     "brain": brain.scenario,
     "exchange": exchange.scenario,
 }
@@ -86,7 +87,12 @@ def _composed(case: Scenario, folder: Path) -> tuple[Any, Any]:
         return nodes, ExchangeAudit(nodes)
     assert isinstance(case, own.OwnScenario)
     made = OwnWorld(
-        folder, features(case.n_train, 40), order_seed=case.seed, backend=case.backend, **case.job
+        folder,
+        features(case.n_train, 40),
+        order_seed=case.seed,
+        backend=case.backend,
+        batch_s=case.batch_s,
+        **case.job,
     )
     made.poison, made.broken = set(case.poison), set(case.broken)
     return made, OwnAudit(made, case.poison)
@@ -111,6 +117,8 @@ def _played(case: Scenario, folder: Path) -> Verdict:
 
 def _play(case: Scenario, world: Any, audit: Any) -> None:
     events = list(case.events)
+    while events and events[0].at_s < 0:  # what there is before the job
+        events.pop(0).happen(world, audit)
     world.start()
     goes_on = True
     while goes_on:

@@ -6,15 +6,16 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from support.driver.driver_world import PlayedBackend, plan
+from support.driver.driver_world import plan
 
-from dlrover_nb.client import exchange
+from dlrover_nb.client import checkpoint, exchange
 from dlrover_nb.core.brain.service import Brain
 from dlrover_nb.core.controller.plans.allotted import Allotted
-from dlrover_nb.core.master.external.job.shard_account import ShardAccount
+from dlrover_nb.core.master.external.job.shard_account import SILENT_S, ShardAccount
 from dlrover_nb.core.master.external.job.state import ExternalState
 from dlrover_nb.core.master.own.nodes import fencing
 from dlrover_nb.core.master.own.servers import pauses
+from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
 from dlrover_nb.core.runtime.exchange.push_pull import StaleEpoch
@@ -24,6 +25,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from simulation.events import BusyMachine, End, Event
 from simulation.exchange.network import Ways
 from simulation.exchange.schedule import MODEL, CutExchange, ExchangeScenario
+from simulation.own.backends import RuledBackend
 from simulation.own.schedule import OwnScenario
 from simulation.search import SCENARIOS, failures, run, scenario
 
@@ -52,7 +54,7 @@ def told(verdicts: Iterator[tuple[Verdict, str]]) -> list[str]:
 
 def job(*events: Event, n_train: int = 188, **fields: object) -> OwnScenario:
     given = {"plan": plan(2, 3, worker_cpu=0.25, ps_cpu=0.2), "n_epoch": 2, "shard_batches": 4} | fields
-    return OwnScenario(0, events, n_train, given, PlayedBackend)
+    return OwnScenario(0, events, n_train, given, RuledBackend)
 
 
 def nodes(ways: Ways, *events: Event, n_train: int = 120, **fields: object) -> ExchangeScenario:
@@ -130,6 +132,32 @@ def test_a_brain_of_an_earlier_term_that_is_obeyed_is_noticed(monkeypatch: pytes
 
     monkeypatch.setattr(Allotted, "changed", forgetful)
     assert first_failure("brain", 6) == "an old brain has effect"
+
+
+@pytest.mark.more
+def test_a_program_that_goes_on_from_an_older_checkpoint_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = checkpoint._Saver._copies
+    monkeypatch.setattr(checkpoint._Saver, "_copies", lambda self: sorted(copies(self))[:-1])
+    assert first_failure("saving", 0) == "an older checkpoint is loaded"
+
+
+def test_rows_that_are_taken_back_from_a_program_that_trains_alone_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def take_back(self: ShardAccount, at_s: float, **_: object) -> None:
+        for owner in [each for each, heard_s in self.heard_s.items() if at_s > heard_s + SILENT_S]:
+            self.release_node(owner.partition("/")[0])
+
+    monkeypatch.setattr(ShardAccount, "note_silent", take_back)
+    assert first_failure("saving", 0) == "rows were trained twice"
+
+
+def test_refusals_that_count_as_failures_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: RestartBudget, at_s: float) -> None:
+        self.record(at_s, has_worked=False, n_sample_done=0)
+
+    monkeypatch.setattr(RestartBudget, "refuse", refuse)
+    assert first_failure("own", 161) == "the job failed"
 
 
 @pytest.mark.parametrize("sync", list(Sync))

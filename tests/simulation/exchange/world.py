@@ -17,7 +17,8 @@ from simulation.exchange.account import Account
 from simulation.exchange.network import Network
 from simulation.exchange.nodes import N_COMMON, N_DENSE, RealNode
 from simulation.exchange.threads import played_threads
-from simulation.own.world import LimitedBackend, OwnWorld
+from simulation.own.backends import RuledBackend
+from simulation.own.world import OwnWorld
 from simulation.tasks import Tasks
 
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name
@@ -49,7 +50,7 @@ class ExchangeWorld(OwnWorld):
         self.failures: list[str] = []  # of nodes' programs
         column = CategoricalColumn("c", 0, self.n_row + N_COMMON)
         rows = FeatureSpec("label", (), (column,), case.n_train, N_EVAL)
-        super().__init__(folder, rows, order_seed=case.seed, backend=LimitedBackend, **case.job)
+        super().__init__(folder, rows, order_seed=case.seed, backend=RuledBackend, **case.job)
         self.tasks = Tasks(self.machine, lambda name: name in self.frozen)
         self.network_of_data = Network(self.tasks, random.Random(case.seed), case.ways)
         self.network_of_data.on_socket = self.on_socket

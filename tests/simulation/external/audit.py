@@ -33,6 +33,8 @@ class ExternalAudit(JobAudit):
         if world.states.other_accounts:
             words = world.states.other_accounts[0]
             raise PromiseBrokenError("a checkpoint counts other rows than its parameters have", words)
+        if world.copies.wrong:
+            raise PromiseBrokenError("an older checkpoint is loaded", world.copies.wrong[0])
         if world.wrong:
             raise PromiseBrokenError("a dead generation takes part", world.wrong[0])
         if now.train.n_sample_done - now.train.n_sample_skipped > len(world.learnt):
@@ -81,7 +83,9 @@ class ExternalAudit(JobAudit):
         world, end = self._world, self._world.now
         rows = {(epoch, row) for epoch in range(world.spec.n_epoch) for row in range(world.case.n_row)}
         learnt = (
-            [world.states.rows[end] for end in world.states.ends] if world.is_elastic else [set(world.learnt)]
+            [world.states.rows[end] for end in world.states.ends]
+            if world.keeps_states
+            else [set(world.learnt)]
         )
         missing = set().union(*(rows - each for each in learnt or [set()])) - world.skipped
         if missing:

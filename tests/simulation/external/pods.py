@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from simulation.rules import Admission
+
 from dlrover_nb.core.driver.backend import NodeAllotted, NodeExited
 from dlrover_nb.core.errors import InvalidValueError
 
@@ -45,14 +47,15 @@ class PlayedPods:
 
     def __init__(self, world: ExternalWorld) -> None:
         self._world, self._living = world, set[str]()
+        self.admission = Admission(world.rules)
         self._exits: deque[NodeExited] = deque()
         self.has_gone = False  # with its master: it does nothing any more
 
     def capacity(self) -> Capacity:
-        return self._world.capacity
+        return self.admission.known(self._world.capacity, self._world.elapsed_s)
 
     def room(self) -> Capacity:
-        return self._world.capacity
+        return self.capacity()
 
     def listen(self) -> str:
         return ""
@@ -60,9 +63,10 @@ class PlayedPods:
     def start_node(self, config: NodeConfig) -> None:
         if config.node in self._world.pods:
             raise InvalidValueError(f"node ids must be new, got {config.node} again; use the next number")
-        if refusal := self._world.limits.refusal(config, self._world.elapsed_s):
-            self._exits.append(refusal)
+        if refused := self.admission.refused(config, self._world.elapsed_s):
+            self._exits.append(refused)
             return
+        self.admission.made((config.cpu, config.memory_mib))
         self._living.add(config.node)
         self._world.begin(Pod(config.node, config.role, config.cpu, config.memory_mib))
 

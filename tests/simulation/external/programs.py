@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from simulation.external.collectives import Batch, Meeting
+    from simulation.external.saving import SavingSaver
     from simulation.external.world import ExternalWorld, Pod
 
 BATCH, BATCH_S = 8, 0.25
@@ -96,6 +97,7 @@ class PlayedSession(Session):
         self.batches: list[Batch] = []  # of its present step
         self.coming: tuple[Batch, ...] = ()  # of all members in the last one
         self.check_account: Callable[[str], None] = lambda _: None
+        self.saver: SavingSaver | None = None
         self._lock = Turns(world.tasks)  # type: ignore[assignment]
         self._ends = Ends(world)  # type: ignore[assignment]
 
@@ -139,8 +141,8 @@ def played_client(world: ExternalWorld) -> Iterator[None]:
     """Let the client's modules run in tasks."""
     time = Time(world.tasks)
 
-    def saver(_folder: str | None) -> PlayedSaver:
-        return PlayedSaver(str(world.kept), None)
+    def saver(_folder: str | None) -> _Saver:
+        return world.saver_of(session_of_task()) if world.case.saves else PlayedSaver(str(world.kept), None)
 
     with (
         mock.patch.object(LINKS, "time", time),

@@ -10,6 +10,7 @@ from simulation.events import (
     Answer,
     BusyMachine,
     CutLink,
+    DamageCheckpoint,
     End,
     Evict,
     FullDisk,
@@ -35,14 +36,18 @@ from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from simulation.schedule import Draw
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 SPAN_S = 40.0  # in which things happen: pods take seconds to come up, and to be told their peers
+SAVING_SPAN_S = 25.0  # of one process, which ends sooner
 RUN = ExternalRole(("run",))
 BATCH = 8
 
@@ -59,8 +64,14 @@ class ExternalScenario(Scenario):
         Share of requests that are lost, or whose answers are.
     cores
         Of the one machine.
-    keeps_every_s, timeout_s
-        Of elastic programs: seconds between checkpoints, and after which a member that does not answer is lost.
+    keeps_every_s
+        Seconds between checkpoints of programs that keep them.
+    timeout_s
+        Of elastic programs: seconds after which a member that does not answer is lost.
+    saves
+        Whether it is a program of one process that keeps checkpoints.
+    own_files
+        Whether it keeps them in a form of its own.
     """
 
     n_row: int
@@ -71,6 +82,8 @@ class ExternalScenario(Scenario):
     poison: frozenset[int] = frozenset()
     keeps_every_s: float = 0.0
     timeout_s: float = 30.0
+    saves: bool = False
+    own_files: bool = False
 
     @property
     def words(self) -> str:
@@ -78,7 +91,13 @@ class ExternalScenario(Scenario):
         return (
             f"external, {self.n_row} rows x {spec.n_epoch}, {spec.foreign.framework} on {spec.plan.short}, {spec.mode}, "
             f"{place}, {self.lost:.0%} of requests are lost"
+            f"{self._kept}"
         )
+
+    @property
+    def _kept(self) -> str:
+        form = "its own" if self.own_files else "the client's"
+        return f", {form} checkpoints every {self.keeps_every_s:g} s" if self.saves else ""
 
 
 def scenario(seed: int) -> ExternalScenario:
@@ -140,6 +159,39 @@ def elastic_scenario(seed: int) -> ExternalScenario:
     )
 
 
+def saving_scenario(seed: int) -> ExternalScenario:
+    """Return what a seed of a program of one process that keeps checkpoints stands for."""
+    rng = random.Random(seed)
+    n_row, n_epoch = rng.randrange(300, 900), rng.choice([1, 2])
+    spec = JobSpec(
+        "foreign",
+        plan=_one_process(rng),
+        foreign=ExternalSpec(RUN, n_row * n_epoch, framework=Framework.TORCH),
+        n_epoch=n_epoch,
+        batch_size=BATCH,
+        shard_batches=rng.choice([1, 2, 4]),
+        mode=rng.choice([Mode.MANUAL, Mode.MANUAL, Mode.SUGGEST, Mode.AUTO]),
+        bounds=PlanBounds(max_workers=1, max_ps=1),
+        seed=rng.randrange(100),
+    )
+    return ExternalScenario(
+        seed,
+        drawn(rng, SAVING_KINDS, limit_s=rng.choice([3.0, 10.0, 30.0, 30.0]), span_s=SAVING_SPAN_S),
+        n_row,
+        spec,
+        ResizingPlayedPods if rng.random() < 0.25 else PlayedPods,
+        lost=rng.choice([0.0, 0.02, 0.2]),
+        poison=frozenset(rng.sample(range(n_row), 1)) if rng.random() < 0.06 else frozenset(),
+        keeps_every_s=rng.choice([0.0, 1.0, 5.0]),
+        saves=True,
+        own_files=rng.random() < 0.3,
+    )
+
+
+def _one_process(rng: random.Random) -> ResourcePlan:
+    return plan(1, 1, worker_cpu=rng.choice([0.25, 0.25, 0.5]), ps_cpu=0.2)
+
+
 def _plan(rng: random.Random, framework: Framework) -> ResourcePlan:
     n_ps = 1 if framework.has_store else rng.randrange(1, 3)
     ps_cpu = 0.2 if framework.has_store else rng.choice([0.2, 0.2, 0.4])
@@ -164,7 +216,10 @@ def _client(rng: random.Random) -> tuple[str, float]:
     return rng.choice(["ada", "bob"]), rng.choice([0.0, 0.0, 0.5, 2.0])
 
 
-def _kinds(framework: Framework) -> dict[Draw, float]:
+def _kinds(
+    framework: Framework, plan_of: Callable[[random.Random], ResourcePlan] | None = None
+) -> dict[Draw, float]:
+    plan_of = plan_of or (lambda rng: _plan(rng, framework))
     return {
         lambda rng, at_s, _: End(at_s, _role(rng), rng.randrange(4), rng.choice([-9, -9, -11, 1, -15])): 5,
         lambda rng, at_s, _: OutOfMemory(at_s, _role(rng), rng.randrange(4)): 1,
@@ -184,10 +239,10 @@ def _kinds(framework: Framework) -> dict[Draw, float]:
         lambda rng, at_s, _: SetClock(at_s, rng.choice([-86400.0, -5.0, 5.0, 86400.0])): 0.5,
         lambda rng, at_s, lim: StallMaster(at_s, _for_s(rng, lim)): 2,
         _kill_master: 6,
-        lambda rng, at_s, _: Scale(at_s, *_client(rng), _plan(rng, framework)): 6,
+        lambda rng, at_s, _: Scale(at_s, *_client(rng), plan_of(rng)): 6,
         lambda rng, at_s, _: Undo(at_s, *_client(rng)): 2,
         lambda rng, at_s, _: Answer(
-            at_s, *_client(rng), rng.choice([Verdict.ACCEPT, Verdict.OVERRIDE]), _plan(rng, framework)
+            at_s, *_client(rng), rng.choice([Verdict.ACCEPT, Verdict.OVERRIDE]), plan_of(rng)
         ): 1,
         lambda rng, at_s, _: SetMode(at_s, *_client(rng), rng.choice(list(Mode))): 0.5,
         lambda rng, at_s, _: StopJob(at_s, "ada"): 0.3,
@@ -195,3 +250,7 @@ def _kinds(framework: Framework) -> dict[Draw, float]:
 
 
 KINDS, TF_KINDS, DDP_KINDS = map(_kinds, (Framework.TORCH, Framework.TENSORFLOW, Framework.DDP))
+SAVING_KINDS: dict[Draw, float] = {
+    **_kinds(Framework.TORCH, _one_process),
+    lambda rng, at_s, _: DamageCheckpoint(at_s, rng.randrange(10**6), rng.random() < 0.7): 4,
+}

@@ -18,8 +18,9 @@ from simulation.disk import full_disk
 from simulation.external.collectives import PlayedCollectives
 from simulation.external.elastic import States, played_torch, train_together
 from simulation.external.programs import PlayedSession, played_client, train
-from simulation.limits import Limits
+from simulation.external.saving import Copies, SavingSaver, free_memory, train_and_save
 from simulation.rows import Row, RowAccount
+from simulation.rules import Rules
 from simulation.tasks import Task, Tasks
 from support.driver.damaged_world import Case, damage
 from support.driver.driver_world import START_S, ManualMachine
@@ -138,7 +139,7 @@ class ExternalWorld:
         self.learnt: dict[Row, int] = {}
         self.pods: dict[str, Pod] = {}
         self.without_room: list[str] = []
-        self.limits = Limits()
+        self.rules = Rules()
         self.stopped_nodes: set[str] = set()
         self.cut_until_s: dict[str, float] = {}
         self.broken_links: set[str] = set()
@@ -158,7 +159,9 @@ class ExternalWorld:
         self._newest: dict[str, int] = {}  # number of the newest process of each place that the master heard
         self.kept = folder / "of programs"  # their checkpoints
         self.states, self.collectives = States(), PlayedCollectives(self)
+        self.copies = Copies(self.kept)
         self.is_elastic = self.spec.foreign.framework is Framework.DDP
+        self.keeps_states = self.is_elastic or case.saves
         self._worlds: dict[int, tuple[str, ...]] = {}
         self.waits_since_s: dict[str, float] = {}  # of nodes whose programs wait for a world
         self._open = ExitStack()
@@ -328,11 +331,17 @@ class ExternalWorld:
 
     def _run_program(self, pod: Pod, joined: PlayedSession) -> None:
         try:
-            (train_together if self.is_elastic else train)(self, pod, joined)
+            self._program(self, pod, joined)
         except ServiceError:
             self.fail_program(pod, 1)
             return
         self.end_pod(pod.node, NodeExited(pod.node, "exit code 0", succeeded=True))
+
+    @property
+    def _program(self) -> Callable[[ExternalWorld, Pod, PlayedSession], None]:
+        if self.is_elastic:
+            return train_together
+        return train_and_save if self.case.saves else train
 
     def _report_steps(self, pod: Pod, joined: PlayedSession) -> None:
         while True:
@@ -385,6 +394,7 @@ class ExternalWorld:
             pod.is_alive, pod.exit, pod.address = False, how, ""
             self._end_program(pod)
             self.waits_since_s.pop(name, None)
+            free_memory(self, name)
 
     def stop(self, name: str) -> None:
         """End a pod, as its master orders."""
@@ -440,6 +450,14 @@ class ExternalWorld:
         """Whether the master may have given a program up that lives."""
         is_silent = self.elapsed_s > self._heard_s.get(owner, self.elapsed_s) + SILENT_S - 2
         return is_silent or owner in self._silent or owner.partition("/")[0] in self.stopped_nodes
+
+    # programs with checkpoints
+
+    def saver_of(self, joined: PlayedSession) -> SavingSaver:
+        """Return what a program saves and loads with."""
+        if joined.saver is None:
+            joined.saver = SavingSaver(self, joined)
+        return joined.saver
 
     # elastic jobs
 

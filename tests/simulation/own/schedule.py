@@ -20,6 +20,7 @@ from simulation.events import (
     Limit,
     LoseHost,
     OutOfMemory,
+    Quota,
     ResetLink,
     Scale,
     SetClock,
@@ -30,16 +31,19 @@ from simulation.events import (
     StopJob,
     Undo,
 )
-from simulation.own.world import LimitedBackend, LimitedResizingBackend
+from simulation.own.backends import RuledBackend, RuledResizingBackend
+from simulation.own.world import BATCH_S
 from simulation.schedule import Scenario, drawn
-from support.driver.driver_world import PlayedBackend, plan
+from support.driver.driver_world import plan
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.spec_choices import Migration, Mode
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
+    from simulation.events import Event
     from simulation.schedule import Draw
+    from support.driver.driver_world import PlayedBackend
 
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
@@ -55,10 +59,11 @@ class OwnScenario(Scenario):
     backend: type[PlayedBackend]
     poison: frozenset[int] = frozenset()
     broken: frozenset[int] = frozenset()
+    batch_s: float = BATCH_S
 
     @property
     def words(self) -> str:
-        return f"own, {self.n_train} rows, {self.backend.__name__}, {self.job}"
+        return f"own, {self.n_train} rows, {self.batch_s:g} s a batch, {self.backend.__name__}, {self.job}"
 
 
 def scenario(seed: int) -> OwnScenario:
@@ -79,8 +84,46 @@ def scenario(seed: int) -> OwnScenario:
     poison = frozenset(rng.sample(rows, 1)) if rng.random() < 0.06 else frozenset()
     broken = frozenset(rng.sample(rows, 2)) if rng.random() < 0.06 else frozenset()
     events = drawn(rng, KINDS, limit_s=fields["heartbeat_timeout_s"], span_s=SPAN_S)
-    backend = LimitedResizingBackend if rng.random() < 0.25 else LimitedBackend
-    return OwnScenario(seed, events, n_train, fields, backend, poison, broken)
+    backend = RuledResizingBackend if rng.random() < 0.25 else RuledBackend
+    rules, batch_s = ruled(random.Random(f"the rules of {seed}"))
+    events = tuple(sorted((*events, *rules), key=lambda each: each.at_s))
+    return OwnScenario(seed, events, n_train, fields, backend, poison, broken, batch_s)
+
+
+def ruled(rng: random.Random) -> tuple[list[Event], float]:
+    """Return rules of the cluster and what meets them, for a part of all seeds, and how long a batch takes.
+
+    Some wait for longer than any change may. They have a generator of their own, so that all else of a seed stays.
+    """
+    if rng.random() < 0.6:
+        return [], BATCH_S
+    events: list[Event] = []
+    for _ in range(rng.choice([1, 1, 2])):
+        at_s = rng.choice([-1.0, round(rng.uniform(0.2, SPAN_S), 3), round(rng.uniform(0.2, SPAN_S), 3)])
+        seconds = rng.choice([5.0, 20.0, 60.0, 150.0, 400.0])
+        events.append(
+            _quota(rng, at_s, seconds) if at_s < 0 or rng.random() < 0.6 else _limit(rng, at_s, seconds)
+        )
+        begin_s = max(at_s, 2.0)
+        if rng.random() < 0.7:
+            scale_s = begin_s + rng.choice([-0.5, 0.1, 1.0, 5.0])
+            events.append(Scale(scale_s, *client(rng), plan_of(rng)))
+            if rng.random() < 0.5:
+                events.append(Undo(scale_s + rng.choice([0.5, 3.0, 12.0, 40.0, 110.0]), *client(rng)))
+        if rng.random() < 0.5:
+            at_s = begin_s + rng.choice([0.1, 2.0, 10.0, 40.0])
+            events.append(End(at_s, role_of(rng), rng.randrange(4), rng.choice([-9, -15])))
+    return events, rng.choice([BATCH_S, 1.0, 4.0])
+
+
+def _quota(rng: random.Random, at_s: float, seconds: float) -> Quota:
+    return Quota(at_s, rng.choice([0.4, 0.6, 0.9, 1.2, 1.8]), seconds, rng.choice([0.0, 5.0, 30.0, 1e6]))
+
+
+def _limit(rng: random.Random, at_s: float, seconds: float) -> Limit:
+    most_mib = rng.choice([None, None, 300, 600])
+    most_cpu = rng.choice([0.2, 0.3] if most_mib is None else [None, 0.3])
+    return Limit(at_s, most_cpu, seconds, most_mib, rng.random() < 0.5)
 
 
 def plan_of(rng: random.Random) -> ResourcePlan:

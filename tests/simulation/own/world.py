@@ -13,10 +13,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from simulation.disk import full_disk
-from simulation.limits import Limits
 from simulation.rows import Row, RowAccount
+from simulation.rules import Rules
 from support.driver.damaged_world import Case, FilesWorld, damage
-from support.driver.driver_world import STEP_S, PlayedBackend, ResizingPlayedBackend
+from support.driver.driver_world import STEP_S
 
 from dlrover_nb.core.errors import CheckpointError
 from dlrover_nb.core.rundir.job_file import WRITE_AHEAD_LOG
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from support.driver.driver_world import PlayedBackend
     from support.master.played_nodes import FakeNode
 
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.training.shards import Shard
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 GONE_AFTER_HEARTBEATS = 4  # so long a node lives without its master
 SEEN_S = 5.0  # so old may be what a client acts on
@@ -45,22 +45,6 @@ NOTICES_FIRST = 0.5  # share of nodes that notice the loss of a master before th
 SAY_ROWS = (
     m.Hello | m.Report | m.ShardFinished | m.Paused | m.Left
 )  # each acknowledges all that was pushed before it
-
-
-class LimitedBackend(PlayedBackend):
-    """One whose cluster may refuse nodes."""
-
-    _world: OwnWorld
-
-    def start_node(self, config: NodeConfig) -> None:
-        if refusal := self._world.limits.refusal(config, self._world.elapsed_s):
-            self._exits.append(refusal)
-        else:
-            super().start_node(config)
-
-
-class LimitedResizingBackend(LimitedBackend, ResizingPlayedBackend):
-    """The same, which resizes nodes in place."""
 
 
 class OwnWorld(FilesWorld):
@@ -72,6 +56,8 @@ class OwnWorld(FilesWorld):
         As of a `DriverWorld`.
     order_seed
         Of the order in which messages of different nodes arrive.
+    batch_s
+        That a worker takes for a batch.
     """
 
     def __init__(
@@ -81,10 +67,11 @@ class OwnWorld(FilesWorld):
         *,
         order_seed: int,
         backend: type[PlayedBackend],
+        batch_s: float = BATCH_S,
         **changes: Any,
     ) -> None:
         self.account = RowAccount(self._is_lost)
-        self._orders_rng = random.Random(order_seed)
+        self._orders_rng, self._batch_s = random.Random(order_seed), batch_s
         self.cut_until_s: dict[str, float] = {}  # links between the master and nodes
         self.broken_links: set[str] = set()  # cut ones that are reset when they are not cut any more
         self._late_orders: dict[str, deque[m.ToNode]] = {}
@@ -98,7 +85,7 @@ class OwnWorld(FilesWorld):
         self.stopped_until_s: dict[str, float] = {}
         self.busy_until_s = 0.0
         self.full_until_s = 0.0
-        self.limits = Limits()
+        self.rules = Rules()
         self.master_is_up = False
         self.slow: dict[str, float] = {}
         self.ends_at_s: dict[str, float] = {}  # of evicted nodes
@@ -233,7 +220,7 @@ class OwnWorld(FilesWorld):
     def begin(self, order: Any) -> None:
         super().begin(order)
         node = self.nodes[order.node]
-        node.iter_s = BATCH_S
+        node.iter_s = self._batch_s
         for stream in STREAMS:
             self.write(order.node, "", stream)
         self._note_what_it_says(node)
@@ -250,7 +237,7 @@ class OwnWorld(FilesWorld):
         node.say = noted  # type: ignore[method-assign]
 
     def _train_batch(self, node: FakeNode, shard: Shard) -> None:
-        node.iter_s = BATCH_S * self.slow.get(node.id, 1.0)
+        node.iter_s = self._batch_s * self.slow.get(node.id, 1.0)
         self._pushing = node.id
         if shard.lease.purpose is Purpose.TRAIN:
             start = shard.start + node.n_done
