@@ -44,7 +44,9 @@ class Checkpoint(NamedTuple):
     step: int
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
+    """What a copy begins with: which save it is, its size and checksum, and the account of rows with it."""
+
     number: int  # of all saves of the job, over restarts
     step: int
     n_byte: int
@@ -53,11 +55,11 @@ class _Head(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    head: _Head
+    head: Head
     path: str
 
 
-class _Saver:
+class Saver:
     """Saves and loads the checkpoints of this process in one folder."""
 
     def __init__(self, folder: str, memory: Memory | None) -> None:
@@ -67,20 +69,22 @@ class _Saver:
         self._count = max([copy.head.number for copy in self._copies()], default=0)
 
     def save(self, state: bytes | Callable[[], bytes], step: int) -> None:
+        """Save the state of a step, and the rows that it has seen."""
         joined = session()
         rows = "" if joined is None else joined.rows()
         data = memoryview(state() if callable(state) else state).cast("B")
         self._count += 1
-        head = _Head(self._count, step, data.nbytes, zlib.crc32(data), rows)
+        head = Head(self._count, step, data.nbytes, zlib.crc32(data), rows)
         path = self._keep(head, data)
         self.wait()
         if path is None:
-            self._begin(lambda file, copy=bytes(data): _write(file, head, copy))  # type: ignore[misc]
+            self._begin(lambda file, copy=bytes(data): write_copy(file, head, copy))  # type: ignore[misc]
         else:
             self._written_from = path
             self._begin(lambda file: _copy(path, file))
 
-    def load(self) -> tuple[_Head, bytes] | None:
+    def load(self) -> tuple[Head, bytes] | None:
+        """Return the newest copy that is whole; None: there is none."""
         self.wait()
         for copy in sorted(self._copies(), reverse=True):
             data = _read(copy)
@@ -90,11 +94,12 @@ class _Saver:
         return None
 
     def wait(self) -> None:
+        """Wait until the last save is in the folder."""
         if self._writer is not None:
             self._writer.join()
             self._writer, self._written_from = None, ""
 
-    def _keep(self, head: _Head, data: memoryview) -> str | None:
+    def _keep(self, head: Head, data: memoryview) -> str | None:
         """Copy to shared memory; None where there is none, or not enough of it."""
         if self._memory is None:
             return None
@@ -104,7 +109,7 @@ class _Saver:
             self.wait()
         try:
             with self._memory.open(path) as file:
-                _write(file, head, data)
+                write_copy(file, head, data)
         except OSError as error:
             logger.warning("the checkpoint is not kept in memory: %s", error)
             self._memory.free(path)
@@ -144,16 +149,17 @@ class _Saver:
         """Return all copies with a readable head."""
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
         paths = [os.path.join(self.folder, name) for name in names if _NAME.fullmatch(name)]
-        files = [_Copy(head, path) for path in paths for head in [_head(path)] if head is not None]
+        files = [_Copy(head, path) for path in paths for head in [read_head(path)] if head is not None]
         return files + ([] if self._memory is None else self._in_memory(self._memory))
 
     @staticmethod
     def _in_memory(memory: Memory) -> list[_Copy]:
-        heads = [(path, _head(path)) for path in memory.places]
+        heads = [(path, read_head(path)) for path in memory.places]
         return [_Copy(head, path) for path, head in heads if head is not None]
 
 
-def _write(file: BinaryIO, head: _Head, data: memoryview | bytes) -> None:
+def write_copy(file: BinaryIO, head: Head, data: memoryview | bytes) -> None:
+    """Write a copy: its head as one line, then the state."""
     file.write(json.dumps([_FORMAT, *head, _checksum(head)]).encode() + b"\n")
     file.write(data)
 
@@ -163,19 +169,19 @@ def _copy(path: str, file: BinaryIO) -> None:
         shutil.copyfileobj(source, file, _PIECE)
 
 
-def _head(path: str) -> _Head | None:
+def read_head(path: str) -> Head | None:
     """Return the head of a copy; None where there is none, or it is damaged."""
     try:
         with open(path, "rb") as file:
             form, *fields = json.loads(file.readline())
-        head = _Head(*fields[: len(_Head._fields)])
+        head = Head(*fields[: len(Head._fields)])
     except (OSError, ValueError, TypeError):
         return None
     checksum = fields[len(head) :]
     return head if form == _BEFORE or (form == _FORMAT and checksum == [_checksum(head)]) else None
 
 
-def _checksum(head: _Head) -> int:
+def _checksum(head: Head) -> int:
     """Return the checksum of a head: a bit of its account of rows is worth as much as one of the state."""
     return zlib.crc32(json.dumps(head).encode())
 
@@ -206,14 +212,14 @@ def _own_folder() -> str:
     return os.path.join("checkpoints", "" if joined is None else str(joined.state()["memory"]))
 
 
-_savers: dict[tuple[int, str], _Saver] = {}
+_savers: dict[tuple[int, str], Saver] = {}
 
 
-def _saver(folder: str | None) -> _Saver:
+def _saver(folder: str | None) -> Saver:
     place = os.path.abspath(folder or os.environ.get(FOLDER_VAR) or _own_folder())
     key = os.getpid(), place
     if key not in _savers:
-        _savers[key] = _Saver(place, memory_of(session(), place))
+        _savers[key] = Saver(place, memory_of(session(), place))
     return _savers[key]
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.waiting import until
 
 from dlrover_nb.client import checkpoint
-from dlrover_nb.client.checkpoint import _Head, _head, _Saver, _write
+from dlrover_nb.client.checkpoint import Head, Saver, read_head, write_copy
 from dlrover_nb.client.memory import Memory
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name, sweep_memory
 
@@ -29,7 +29,7 @@ def run(tmp_path):
 
 
 def saver(tmp_path, run):
-    return _Saver(str(tmp_path / "files"), Memory(run, "worker-0.0.ab"))
+    return Saver(str(tmp_path / "files"), Memory(run, "worker-0.0.ab"))
 
 
 def loaded(tmp_path, run):
@@ -72,7 +72,9 @@ def test_a_copy_that_is_cut_is_not_used(tmp_path, run, n_byte, caplog):
     one.save(b"1" * 300, 1)
     one.save(b"2" * 300, 2)
     one.wait()
-    newest = [path for path in (*files(tmp_path), *map(Path, one._memory.places)) if _head(path).step == 2]
+    newest = [
+        path for path in (*files(tmp_path), *map(Path, one._memory.places)) if read_head(path).step == 2
+    ]
     assert len(newest) == 2
     for path in newest:
         os.truncate(path, n_byte)
@@ -114,9 +116,9 @@ def test_a_folder_that_cannot_be_written_to_does_not_end_the_training(tmp_path, 
 
 KILLED = """
 import sys
-from dlrover_nb.client.checkpoint import _Saver
+from dlrover_nb.client.checkpoint import Saver
 from dlrover_nb.client.memory import Memory
-one = _Saver(sys.argv[1], Memory(sys.argv[2], "worker-0.0.ab"))
+one = Saver(sys.argv[1], Memory(sys.argv[2], "worker-0.0.ab"))
 step = 0
 while True:
     step += 1
@@ -179,17 +181,17 @@ def test_no_bit_of_a_copy_changes_unnoticed_be_it_of_the_state_or_of_the_account
     kept = {}
     for number in (1, 2):
         state, path = bytes([number]) * 20, tmp_path / "files" / f"checkpoint-{number:08d}.dlnb"
-        head = _Head(number, 10 * number, len(state), zlib.crc32(state), f'{{"done": "{number}f00"}}')
+        head = Head(number, 10 * number, len(state), zlib.crc32(state), f'{{"done": "{number}f00"}}')
         kept[number] = head, state
         with path.open("wb") as file:
-            _write(file, head, state)
+            write_copy(file, head, state)
     data = path.read_bytes()
     for bit in range(8 * len(data)):
         at = bit // 8
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit % 8]) + data[at + 1 :])
-        assert _Saver(str(tmp_path / "files"), None).load() == kept[1], f"bit {bit}"
+        assert Saver(str(tmp_path / "files"), None).load() == kept[1], f"bit {bit}"
     path.write_bytes(data)
-    assert _Saver(str(tmp_path / "files"), None).load() == kept[2]
+    assert Saver(str(tmp_path / "files"), None).load() == kept[2]
 
 
 def test_a_copy_of_an_earlier_release_is_loaded(tmp_path):

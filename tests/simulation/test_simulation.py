@@ -136,8 +136,8 @@ def test_a_brain_of_an_earlier_term_that_is_obeyed_is_noticed(monkeypatch: pytes
 
 @pytest.mark.more
 def test_a_program_that_goes_on_from_an_older_checkpoint_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    copies = checkpoint._Saver._copies
-    monkeypatch.setattr(checkpoint._Saver, "_copies", lambda self: sorted(copies(self))[:-1])
+    copies = checkpoint.Saver._copies
+    monkeypatch.setattr(checkpoint.Saver, "_copies", lambda self: sorted(copies(self))[:-1])
     assert first_failure("saving", 0) == "an older checkpoint is loaded"
 
 

@@ -86,7 +86,8 @@ def host_words(share: float) -> str:
     """Say that a curve leaves out the host's other work, which proposals include; empty: there is none."""
     if not share:
         return ""
-    return f"This is for a free host; other work takes {units.percent(share)} of it now, which proposals include."
+    share_words = units.percent(share)
+    return f"This is for a free host; other work takes {share_words} of it now, which proposals include."
 
 
 def columns(

@@ -14,7 +14,7 @@ from unittest import mock
 from greenlet import getcurrent
 from simulation.tasks import PER_S, Time, Turns
 
-from dlrover_nb.client.checkpoint import _Saver
+from dlrover_nb.client.checkpoint import Saver
 from dlrover_nb.client.link import LIMIT_S, Link
 from dlrover_nb.client.session import Session
 from dlrover_nb.client.shards import shards
@@ -112,7 +112,7 @@ class PlayedSession(Session):
             self._world.run_in(self.pod, self, self._run)
 
 
-class PlayedSaver(_Saver):
+class PlayedSaver(Saver):
     """Keeps checkpoints in files alone, and has written them when `save` returns."""
 
     def _begin(self, fill: Callable[[BinaryIO], None]) -> None:
@@ -141,7 +141,7 @@ def played_client(world: ExternalWorld) -> Iterator[None]:
     """Let the client's modules run in tasks."""
     time = Time(world.tasks)
 
-    def saver(_folder: str | None) -> _Saver:
+    def saver(_folder: str | None) -> Saver:
         return world.saver_of(session_of_task()) if world.case.saves else PlayedSaver(str(world.kept), None)
 
     with (

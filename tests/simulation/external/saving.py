@@ -20,7 +20,7 @@ from simulation.external.programs import BATCH, BATCH_S
 from support.driver.damaged_world import OF_BYTES, flip
 
 from dlrover_nb.client import checkpoint
-from dlrover_nb.client.checkpoint import _Saver
+from dlrover_nb.client.checkpoint import Saver
 from dlrover_nb.client.memory import Memory
 from dlrover_nb.client.shards import shards
 
@@ -105,7 +105,7 @@ class PlayedMemory(Memory):
         self.places = tuple(str(folder / side) for side in "ab")
 
 
-class SavingSaver(_Saver):
+class SavingSaver(Saver):
     """Keeps a copy in memory at once, and writes the file later, unless its process is killed before."""
 
     def __init__(self, world: ExternalWorld, joined: PlayedSession) -> None:
