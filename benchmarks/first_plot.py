@@ -3,13 +3,15 @@
 `notebook.py` runs it. The cells are the quick start's own, up to the live view; the notebook's other cells
 are left out, so that each is on the page. Each stage ends when a person would see it: the server answers, the
 notebook's kernel is idle, Ray is connected, the job is submitted, the throughput chart has two points of
-which one is above zero. JupyterLab, its kernel and Ray get folders of their own, as at a first start.
+which one is above zero, the first proposal has its button. JupyterLab, its kernel and Ray get folders of
+their own, as at a first start.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -31,9 +33,11 @@ QUICK_START = Path(__file__).parents[1] / "notebooks" / "00_quickstart.ipynb"
 LIMIT_S = 300.0
 POLL_S = 0.1
 KEY_S = 3.0  # a key that shows nothing by then was lost
-STAGES = ("%load_ext", "connect", "submit", "watch")  # words of the code cells, one each
+# Words of the code cells, one each.
+STAGES = {"load": "%load_ext", "connect": "connect", "submit": "submit", "watch": "--live"}
 # The announcements fetch from the web and cover the page.
 QUIET = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+ACCEPT = re.compile(r"^(Do|Try) it \(p1\)$")
 IS_MOVING = """() => (window.Bokeh?.documents ?? []).flatMap(doc => [...doc._all_models.values()])
   .filter(m => m.type === 'ColumnDataSource' && m.data.measured)
   .some(m => m.data.measured.length > 1 && m.data.measured.some(rate => rate > 0))"""
@@ -57,12 +61,15 @@ def to_first_plot(browser: Any, folder: Path) -> dict[str, float]:
         _until(lambda: _is_idle(page), "an idle kernel")
         note("page")
         _run(page, 0)
-        for number, stage in enumerate(STAGES[1:], start=1):
+        for number, stage in enumerate([*STAGES][1:], start=1):
             _run(page, number)
             _until(lambda n=number: _has_run(page, n), f"the cell with {stage}")
             note(stage)
         _until(lambda: page.evaluate(IS_MOVING), "a moving plot")
         note("to_plot")
+        accept = page.get_by_role("button", name=ACCEPT).first
+        _until(accept.is_visible, "the sentence of a proposal")
+        note("to_proposal")
     return ends
 
 
@@ -70,7 +77,7 @@ def _write_cells(path: Path) -> None:
     """Write the quick start's cells up to the live view, without the text between them."""
     notebook = nbformat.read(QUICK_START, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"][: len(STAGES)]
-    assert all(word in cell.source for word, cell in zip(STAGES, code, strict=True)), (
+    assert all(word in cell.source for word, cell in zip(STAGES.values(), code, strict=True)), (
         "the quick start has changed"
     )
     notebook.cells = code
