@@ -269,5 +269,5 @@ def test_quota_and_verdict_are_read_from_a_real_api_server(control_plane, api):
         assert (found.most, found.free) == ((8.0, 16384.0), (5.0, 12288.0))
         assert found.verdicts == ("1 Workload waiting (Pending): couldn't assign flavors",)
         alice = KueueReader(connect_api(namespace=api.namespace, kubeconfig=control_plane.alice), SPEC)
-        assert "may not be read" in alice.read(()).words
+        assert "may not read" in alice.read(()).words
         api.delete(Kind("ClusterQueue", "clusterqueues", KUEUE, "v1beta1", namespaced=False), "ml")
