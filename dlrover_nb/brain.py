@@ -104,7 +104,7 @@ def _once(brain: Brain) -> BrainView:
 
     if not brain.renew():
         raise InvalidValueError(
-            f"expected no other brain for this cluster, got {brain.holder}; "
+            f"{brain.holder} already plans for this cluster, and one at a time may; "
             "`dlrover-nb server brain show` shows its last round, or end it first"
         )
     try:

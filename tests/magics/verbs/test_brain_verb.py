@@ -83,7 +83,7 @@ def test_a_second_brain_does_not_plan_beside_the_first(run):
     LeaseStore(run.history).take("brain of here", "the brain of somebody", 600.0)
     code, _, err = run("brain once")
     assert code == ExitCode.MISTAKE
-    assert "but the brain of somebody does" in err
+    assert "the brain of somebody already plans for this cluster" in err
 
 
 def test_its_choices_are_those_of_the_planner():
