@@ -80,7 +80,7 @@ def test_what_is_not_predictable_counts_all_passes_and_says_why(trained) -> None
         s = situation(job)
         assert s.stop.why_not
         assert s.n_sample_left == s.stop.n_total - s.stop.n_done
-        assert "is not predictable" in job.view.stop.words
+        assert "we cannot predict whether it stops" in job.view.stop.words
 
 
 @pytest.mark.release
