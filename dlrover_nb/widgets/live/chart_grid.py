@@ -5,10 +5,15 @@ who zooms into one sees the same minutes in the others. The curve and the front 
 changes a little with each window: they are redrawn every few ticks, and at once after a proposal, a decision
 or a change. They begin at what was tried and its neighborhood; a button shows all plans. A cross marks the
 plan of the what-if sliders on both, red where it is extrapolated.
+
+Charts that are looked at seldom (age of gradients, distance, mini-batches, rows against speed) are not here:
+each figure that a page holds, shown or not, makes all of it slower, and four more made a press in JupyterLab
+take three times as long. `show --staleness` and the report have them.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import panel as pn
@@ -41,9 +46,8 @@ PLANS = "Plans"
 PAGES = {
     PLANS: OF_THE_FIT,
     "Memory": ("memory",),
-    "Nodes": ("workers", "breakdown", "stragglers", "batches"),
-    "Staleness": ("staleness", "distance"),
-    "Rows": ("shards", "consumed", "rounds"),
+    "Nodes": ("workers", "breakdown", "stragglers"),
+    "Rows": ("shards", "rounds"),
     "Scores": ("scores",),
 }
 ADDED = "More charts"  # the page of those that installed packages add
@@ -71,12 +75,12 @@ class ChartGrid:
     ) -> None:
         self._on_tap, self._on_change = on_tap, on_change
         charts, times = all_charts(), kit.time_range()
-        self.figures = {
-            name: LiveFigure(chart, snapshot, self._tapped if name == "front" else None, times=times)
-            for name, chart in charts.items()
-        }
         added = tuple(name for name in charts if name not in CHARTS)
         self.pages = PAGES | ({ADDED: added} if added else {})
+        self.figures = {
+            name: LiveFigure(charts[name], snapshot, self._tapped if name == "front" else None, times=times)
+            for name in (FIRST, *chain(*self.pages.values()))
+        }
         self._curve, self._front = self.figures["curve"], self.figures["front"]
         self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
         self.axis = select(

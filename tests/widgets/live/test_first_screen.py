@@ -88,7 +88,7 @@ def test_a_further_chart_of_a_page_takes_no_room_until_it_has_data(master, page,
 
 def test_the_pages_stand_in_the_order_of_what_is_asked(screen):
     assert screen.tabs.model.labels == [
-        "Why?", "Plans", "Memory", "Nodes", "Staleness", "Rows", "Scores", "Logs", "Numbers", "Run again",
+        "Why?", "Plans", "Memory", "Nodes", "Rows", "Scores", "Logs", "Numbers", "Run again",
     ]  # fmt: skip
     assert screen.tabs.chosen == ""
 
@@ -105,7 +105,7 @@ def test_what_else_one_could_do_opens_the_charts_that_its_cross_stands_on(page, 
 
 def test_all_charts_over_time_share_one_range_of_time(screen):
     figures = screen.chart_grid.figures
-    names = ("memory", "workers", "breakdown", "shards", "batches", "staleness", "distance")
+    names = ("memory", "workers", "breakdown", "shards")
     over_time = {name: figures[name].panels[-1].root for name in names}
     over_time["stragglers"] = figures["stragglers"].panels[0].root
     for name, figure in over_time.items():

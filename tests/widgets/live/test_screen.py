@@ -341,8 +341,8 @@ def test_the_cross_lies_where_the_plan_of_the_sliders_does(page, screen):
     ("opened", "names"),
     [
         ("", ()), ("Why?", ()), ("Plans", ("curve", "front")), ("Memory", ("memory",)),
-        ("Nodes", ("workers", "breakdown", "stragglers", "batches")),
-        ("Staleness", ("staleness", "distance")), ("Rows", ("shards", "consumed", "rounds")), ("Logs", ()),
+        ("Nodes", ("workers", "breakdown", "stragglers")),
+        ("Rows", ("shards", "rounds")), ("Logs", ()),
     ],
 )  # fmt: skip
 def test_a_chart_that_is_not_shown_is_not_updated(page, screen, monkeypatch, opened, names):
