@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.per_worker.worker_lines import worker_lines
 from dlrover_nb.widgets.charts.plan_starts import plan_starts
 from dlrover_nb.widgets.series import (
     MOST_ROWS,
     N_BUCKET,
     N_STATIC,
     Merge,
-    Spread,
     WideTable,
     is_many,
     node_rows,
-    spread,
     widen,
 )
-from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Rule, node_line
-from dlrover_nb.widgets.svg.palette import BLUE
+from dlrover_nb.widgets.svg.marks import Drawing, Plot, Rule
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
@@ -68,22 +66,10 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None, *, n_bucket: int 
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    lines = _many(spread(data.workers)) if data.is_many else _few(data.workers)
-    layers = (*lines, *data.plans)
+    layers = (*worker_lines(data.workers), *data.plans)
     plot = Plot(data.title, _words(data), "time since start", "samples/s", layers, x_is_time=True, height=250)
     empty = "" if data.workers.t_s else "No worker has reported yet."
     return Drawing(data.title, plot.desc, (plot,), empty)
-
-
-def _few(wide: WideTable) -> tuple[Line, ...]:
-    return tuple(node_line(wide.t_s, y, name) for name, y in wide.values.items())
-
-
-def _many(all_of: Spread) -> tuple[Band | Line, ...]:
-    return (
-        Band(all_of.t_s, all_of.low, all_of.high, BLUE, "slowest to fastest"),
-        Line(all_of.t_s, all_of.mid, BLUE, "median worker"),
-    )
 
 
 def _words(data: Columns) -> str:

@@ -20,7 +20,7 @@ from dlrover_nb.widgets import oom
 from dlrover_nb.widgets.charts import CHARTS, memory, rounds, scores, shards, stragglers, throughput, workers
 from dlrover_nb.widgets.jobs.status import memory_blocks, memory_table, nodes_blocks, status_view
 from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
-from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC
+from dlrover_nb.widgets.series import MOST_LINES, MOST_ROWS, N_STATIC, spread
 from dlrover_nb.widgets.svg import svg_drawing
 
 FIFTY = (*(f"worker-{i}" for i in range(50)), *(f"ps-{i}" for i in range(8)))
@@ -62,7 +62,7 @@ def test_a_few_workers_have_a_line_each_and_many_a_band(n):
 def test_the_band_of_many_workers_holds_each_of_them(speeds):
     told = [(2.0 * t, f"worker-{i}", v) for i, line in enumerate(speeds) for t, v in enumerate(line)]
     data = workers.columns(b.snapshot(), rows(told, "samples_per_s"))
-    all_of = workers.spread(data.workers)
+    all_of = spread(data.workers)
     for low, mid, high, *values in zip(
         all_of.low, all_of.mid, all_of.high, *data.workers.values.values(), strict=True
     ):

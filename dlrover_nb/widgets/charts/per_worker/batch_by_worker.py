@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +11,10 @@ import numpy as np
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
+from dlrover_nb.widgets.charts.per_worker.worker_lines import worker_lines
 from dlrover_nb.widgets.charts.plan_starts import plan_starts
-from dlrover_nb.widgets.series import MOST_ROWS, Merge, WideTable, is_many, node_rows, spread, widen
-from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Rule, node_line
-from dlrover_nb.widgets.svg.palette import BLUE
+from dlrover_nb.widgets.series import MOST_ROWS, Merge, WideTable, node_rows, widen
+from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Rule
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
@@ -63,26 +63,14 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    layers = (*(_many(data) if is_many(data.sizes) else _few(data)), *data.plans)
+    layers = (*map(_stepped, worker_lines(data.sizes, band="smallest to largest")), *data.plans)
     plot = Plot(TITLE, data.words, "time since start", "samples", layers, x_is_time=True, height=250)
     return Drawing(TITLE, data.words, (plot,), "" if data.sizes.t_s else data.words)
 
 
-def _few(data: Columns) -> tuple[Line, ...]:
-    t_s = data.sizes.t_s
-    return tuple(_stepped(node_line(t_s, y, name)) for name, y in data.sizes.values.items())
-
-
-def _stepped(line: Line) -> Line:
-    return Line(line.x, line.y, line.color, line.label, line.dash, step=True, is_node=True)
-
-
-def _many(data: Columns) -> tuple[Band | Line, ...]:
-    all_of = spread(data.sizes)
-    return (
-        Band(all_of.t_s, all_of.low, all_of.high, BLUE, "smallest to largest"),
-        Line(all_of.t_s, all_of.mid, BLUE, "median worker"),
-    )
+def _stepped(line: Band | Line) -> Band | Line:
+    """Return the line of a worker with steps: a size holds until the next one is set."""
+    return replace(line, step=True) if isinstance(line, Line) and line.is_node else line
 
 
 def data_table(data: Columns) -> Table:

@@ -17,10 +17,10 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
 from dlrover_nb.widgets.charts.chart import chart
 from dlrover_nb.widgets.charts.per_worker.age_rows import NO_AGES, AgeRows, age_rows
+from dlrover_nb.widgets.charts.per_worker.worker_lines import worker_lines
 from dlrover_nb.widgets.charts.plan_starts import plan_starts
-from dlrover_nb.widgets.series import MOST_ROWS, Merge, WideTable, is_many, spread, widen
-from dlrover_nb.widgets.svg.marks import Band, Drawing, Line, Plot, Rule, node_line
-from dlrover_nb.widgets.svg.palette import BLUE
+from dlrover_nb.widgets.series import MOST_ROWS, Merge, WideTable, widen
+from dlrover_nb.widgets.svg.marks import Drawing, Plot, Rule
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
@@ -90,24 +90,12 @@ def _rule(snapshot: JobSnapshot) -> str:
 
 def marks(data: Columns) -> Drawing:
     """Describe the chart."""
-    layers = (*(_many(data) if is_many(data.ahead) else _few(data)), *data.plans)
+    layers = (*worker_lines(data.ahead), *data.plans)
     plot = Plot(
         TITLE, data.words, "time since start", "updates ahead of the slowest", layers,
         x_is_time=True, height=250,
     )  # fmt: skip
     return Drawing(TITLE, data.words, (plot,), "" if data.last else data.words)
-
-
-def _few(data: Columns) -> tuple[Line, ...]:
-    return tuple(node_line(data.ahead.t_s, y, name) for name, y in data.ahead.values.items())
-
-
-def _many(data: Columns) -> tuple[Band | Line, ...]:
-    all_of = spread(data.ahead)
-    return (
-        Band(all_of.t_s, all_of.low, all_of.high, BLUE, "slowest to fastest"),
-        Line(all_of.t_s, all_of.mid, BLUE, "median worker"),
-    )
 
 
 def data_table(data: Columns) -> Table:
