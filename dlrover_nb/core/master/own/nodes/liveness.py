@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_coordinator, leaving
 from dlrover_nb.core.master.own.nodes import fencing, refusals
 from dlrover_nb.core.master.own.rows import quarantine
@@ -243,7 +244,7 @@ def record_waits(state: JobState, waits: Mapping[str, float], pressure: float | 
     if not starved:
         return
     worst = max(starved, key=lambda node: node.waited_s)
-    share = "" if pressure is None else f"; some process there waits for one {pressure:.0%} of the time"
+    share = "" if pressure is None else f"; some process there waits for one {percent(pressure)} of the time"
     figures = (
         f"{', '.join(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
         f"{at_s - _last_word_s(worst):.0f} s since the last report{share}"

@@ -62,7 +62,7 @@ def test_a_silent_node_that_its_host_starves_is_kept_and_the_job_says_so_once_wi
     assert world.living(Role.PS) == ["ps-0"]
     (text,) = said(world)
     assert ": ps-0 got no processor for " in text
-    assert "since the last report; some process there waits for one 97% of the time; " in text
+    assert "since the last report; some process there waits for one 97 % of the time; " in text
     assert text.endswith(f"we wait up to {HEARTBEAT_S + STARVED_LIMIT_S:.0f} s instead of {HEARTBEAT_S:g} s")
 
 
