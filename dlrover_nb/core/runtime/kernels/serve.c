@@ -200,8 +200,8 @@ static int64_t class_of_age(int64_t age)
     if (age < 2)
         return age > 0 ? age : 0;
     const int power = 63 - __builtin_clzll((uint64_t)age);
-    const int64_t found = 2 * power + ((age >> (power - 1)) & 1);
-    return found < AGE_CLASSES ? found : AGE_CLASSES - 1;
+    const int64_t number = 2 * power + ((age >> (power - 1)) & 1);
+    return number < AGE_CLASSES ? number : AGE_CLASSES - 1;
 }
 
 /* update_ages.py's UpdateAges.count: the age of what a request brought, in updates of others. */
