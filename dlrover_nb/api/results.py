@@ -89,7 +89,7 @@ class Results(Steering):
             spec.batch_size,
             solution=solution or spec.stragglers,
             of_controller=snapshot.stragglers,
-            costs={n.id: n.last.batch_cost for n in snapshot.nodes if n.last and n.last.batch_cost},
+            costs=snapshot.batch_costs,
         )
         return StragglersView(snapshot, findings)
 

@@ -54,7 +54,7 @@ class StragglersView(Shown):
             "stragglers": _STRAGGLERS.table(review.findings),
             "mitigations": _PROPOSED.table(review.proposed),
             "errors": _ERRORS.table(self.snapshot.node_errors),
-            "batch_costs": _COSTS.table(straggler_review.costs(self.snapshot)),
+            "batch_costs": _COSTS.table(self.snapshot.batch_costs.items()),
         }
         return Tables(one(_OPEN, self.snapshot), tables, "stragglers")
 

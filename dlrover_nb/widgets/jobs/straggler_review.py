@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.straggler.review import Review
     from dlrover_nb.core.structs.decisions.actions import Proposed
-    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
@@ -51,11 +50,6 @@ def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:
     return View(title, tuple(blocks))
 
 
-def costs(snapshot: JobSnapshot) -> tuple[tuple[str, BatchCost], ...]:
-    """Return what mini-batches cost on each worker, where that was measured."""
-    return tuple((n.id, n.last.batch_cost) for n in snapshot.nodes if n.last and n.last.batch_cost)
-
-
 def _cost_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     rows = tuple(
         (
@@ -65,7 +59,7 @@ def _cost_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
             f"{cost.least:,} rows",
             "any" if cost.most is None else f"{cost.most:,} rows",
         )
-        for node, cost in costs(snapshot)
+        for node, cost in snapshot.batch_costs.items()
     )
     return (Table("Mini-batches, as each worker measured them", COST_HEAD, rows),) if rows else ()
 

@@ -30,6 +30,8 @@ from dlrover_nb.core.structs.views.fit import Curve, FitReport
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
+
 
 class NodePhase(StrEnum):
     """Phase of a node."""
@@ -247,6 +249,11 @@ class JobSnapshot:
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
     budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
     restart: MasterRestart | None = None  # of its master; None: it is the first, or this is not known
+
+    @property
+    def batch_costs(self) -> dict[str, BatchCost]:
+        """What mini-batches cost, by the workers that have measured it."""
+        return {n.id: n.last.batch_cost for n in self.nodes if n.last and n.last.batch_cost}
 
     @property
     def ran(self) -> ResourcePlan | None:
