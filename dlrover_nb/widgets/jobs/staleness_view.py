@@ -17,16 +17,18 @@ _OF_AGES, _OF_WORKERS = ("staleness", "distance"), ("batches", "consumed")
 
 def staleness_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
     """Return what is known: ages only where a parameter server has reported some."""
-    has_ages = series is not None and bool(series.ages.get("at_s"))
-    names = (*(_OF_AGES if has_ages else ()), *_OF_WORKERS)
+    names = (*(_OF_AGES if _has_ages(series) else ()), *_OF_WORKERS)
     return tuple(CHARTS[name].static(snapshot, series) for name in names)
 
 
 def staleness_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return all of it, or why it is not known."""
-    has_ages = series is not None and bool(series.ages.get("at_s"))
-    why_not = () if has_ages else (Paragraph(_why_no_ages(snapshot)),)
+    why_not = () if _has_ages(series) else (Paragraph(_why_no_ages(snapshot)),)
     return View(f"Staleness of {snapshot.title}", (*why_not, *staleness_blocks(snapshot, series)))
+
+
+def _has_ages(series: SeriesChunk | None) -> bool:
+    return series is not None and bool(series.ages.get("at_s"))
 
 
 def _why_no_ages(snapshot: JobSnapshot) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
 TITLE = "Rows trained and speed"
+ALIKE = 1.05  # times the smallest: less is no difference
 EMPTY = "No worker has finished a mini-batch yet."
 
 
@@ -61,10 +62,13 @@ class Columns:
             return f"{self.workers[0].name} trained all {self.n_row:,} rows {over}."
         speeds = [each.samples_per_s for each in self.workers]
         rows = [each.n_row for each in self.workers]
+        faster, more = max(speeds) / max(min(speeds), 1e-9), max(rows) / max(min(rows), 1)
+        if max(faster, more) < ALIKE:
+            return f"{len(rows)} workers trained {self.n_row:,} rows {over}, all about as many and as fast."
         return (
             f"{len(rows)} workers trained {self.n_row:,} rows {over}: the fastest worker is "
-            f"{units.number(max(speeds) / max(min(speeds), 1e-9), 2)} times as fast as the slowest; the "
-            f"largest share of rows is {units.number(max(rows) / max(min(rows), 1), 2)} times the smallest."
+            f"{units.number(faster, 2)} times as fast as the slowest; the largest share of rows is "
+            f"{units.number(more, 2)} times the smallest."
         )
 
 
