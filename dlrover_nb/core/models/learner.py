@@ -118,11 +118,11 @@ class Learner:
 
     def kept_bytes(self, rows: Floats, inverse: Ids, dense: Floats, labels: Floats) -> int:
         """Return the memory that the forward pass of a batch keeps for the backward one; as in `step`."""
-        n_byte_of: dict[int, int] = {}
+        storages: dict[int, torch.UntypedStorage] = {}
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             storage = tensor.untyped_storage()
-            n_byte_of[storage.data_ptr()] = storage.nbytes()
+            storages[storage.data_ptr()] = storage  # held, else the next tensor could be at its address
             return torch.empty(0)  # the tensor itself would keep the graph for ever
 
         self._module.train()
@@ -131,7 +131,7 @@ class Learner:
             self._loss(self._logits(_tensor(rows).requires_grad_(), inverse, dense), _tensor(labels))
         self._norms.write_shares(self.shares, before, self._averages, counts)
         self._averages[:] = before
-        return sum(n_byte_of.values())
+        return sum(each.nbytes() for each in storages.values())
 
     def scores(self, rows: Floats, inverse: Ids, dense: Floats) -> Floats:
         """Return the probabilities of one batch; arguments as in `step`."""

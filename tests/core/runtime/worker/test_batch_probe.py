@@ -86,6 +86,14 @@ def test_what_fits_is_what_memory_has_left_and_never_less_than_the_rows_at_hand(
     assert crowded.most == n_row, "the rows at hand fit"
 
 
+def test_what_a_batch_keeps_is_counted_whole_each_time():
+    learner, whole = Learner(ModelSpec(embedding_dim=4, hidden=(64, 64)), 3, 2), batch()
+    counts = {learner.kept_bytes(ROWS, whole.inverse, whole.dense, whole.labels) for _ in range(40)}
+    assert len(counts) == 1, (
+        "a tensor that is gone has its address taken by another, which then counts for both"
+    )
+
+
 def test_no_size_is_tried_that_does_not_fit():
     device = Device(0.01, 1e-4)
     cost = measure(device, ROWS, batch(), Room(102.0, 100.0), now_s=device.now_s)
