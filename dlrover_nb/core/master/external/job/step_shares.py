@@ -10,11 +10,11 @@ mini-batch, and that one: it is known to fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler import batch_solver
+from dlrover_nb.core.straggler.batch_solver import Share, share_batch
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import antdt_dd
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches
@@ -81,52 +81,41 @@ def by_speed(
         Of mini-batches, by the members that have measured them.
     """
     total = sum(part.n_row for part in even(spec, members).values())
+    measured = costs or {}
     try:
-        return _SOLVERS[spec.stragglers](spec, members, speeds, now, total, costs or {})
+        workers = [_worker(spec, node, speeds[node], now[node], measured.get(node)) for node in members]
+        parts = _SOLVERS[spec.stragglers](workers, total)
     except InvalidValueError:  # no such sizes sum to the batch
-        return dict(now)
+        parts = {}
+    return parts or dict(now)
 
 
-def _one_batch(
-    _spec: JobSpec,
-    members: Sequence[str],
-    speeds: Mapping[str, float],
-    now: Mapping[str, Part],
-    total: int,
-    costs: Mapping[str, BatchCost],
-) -> dict[str, Part]:
-    most = {node: cost.most for node, cost in costs.items()}
-    shares = [batch_solver.Share(speeds[node], most=most.get(node)) for node in members]
-    sizes = batch_solver.share_batch(shares, total)
-    before_s = max(now[node].n_row / speeds[node] for node in members)
-    after_s = max(size / speeds[node] for node, size in zip(members, sizes, strict=True))
+def _worker(spec: JobSpec, node: str, speed: float, part: Part, cost: BatchCost | None) -> WorkerState:
+    """Return a member as a device of its own, with the bounds of its mini-batch."""
+    least, most = max(spec.batch_size // 2, 1), spec.batch_size
+    worker = WorkerState(node, part.size, speed, least, most, node, part.times, MOST_TIMES)
+    return worker.with_cost(cost, is_full=True)
+
+
+def _one_batch(workers: Sequence[WorkerState], total: int) -> dict[str, Part]:
+    """Return mini-batches by speed; nothing where that gains little."""
+    shares = [Share(w.samples_per_s_at(w.size), most=w.cost.most if w.cost else None) for w in workers]
+    sizes = share_batch(shares, total)
+    before_s = max(w.seconds(w.size, w.times) for w in workers)
+    after_s = max(w.seconds(size) for w, size in zip(workers, sizes, strict=True))
     if after_s >= (1 - MIN_GAIN) * before_s:
-        return dict(now)
-    return {node: Part(size) for node, size in zip(members, sizes, strict=True)}
+        return {}
+    return {w.node: Part(size) for w, size in zip(workers, sizes, strict=True)}
 
 
-def _accumulated(
-    spec: JobSpec,
-    members: Sequence[str],
-    speeds: Mapping[str, float],
-    now: Mapping[str, Part],
-    total: int,
-    costs: Mapping[str, BatchCost],
-) -> dict[str, Part]:
-    """Return what `antdt-dd` answers, with each member as a device of its own."""
-    workers = []
-    for node in members:
-        cost, part = costs.get(node), now[node]
-        least, most = max(spec.batch_size // 2, 1), spec.batch_size
-        if cost is not None:
-            least, most = cost.least, cost.most or total
-        worker = WorkerState(node, part.size, speeds[node], least, most, node, part.times, MOST_TIMES)
-        workers.append(replace(worker, cost=cost))
+def _accumulated(workers: Sequence[WorkerState], total: int) -> dict[str, Part]:
+    """Return what `antdt-dd` answers; nothing where that gains little."""
+    parts: dict[str, Part] = {}
     for proposed in antdt_dd((), Situation(Sync.BSP, tuple(workers), global_batch=total)):
         assert isinstance(proposed.action, AdjustBatches)
         times = dict(proposed.action.accumulate)
-        return {node: Part(size, times.get(node, 1)) for node, size in proposed.action.sizes}
-    return dict(now)
+        parts = {node: Part(size, times.get(node, 1)) for node, size in proposed.action.sizes}
+    return parts
 
 
 _SOLVERS = {SolutionName.LB_BSP: _one_batch, SolutionName.ANTDT_DD: _accumulated}
