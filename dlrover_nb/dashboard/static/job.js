@@ -77,7 +77,7 @@ const loading = setInterval(() => {
 }, 100);
 
 // The live part has the buttons of the page's answer too, and those follow the job: the page's own, which work without
-// scripts, go once they are there, but not under the hand of somebody who is about to answer.
+// scripts, go once they are there, but not while a person is about to use them.
 function leaveTheAnswerToTheLivePart() {
   const answer = document.querySelector(".job-answer form");
   if (!answer || answer.hidden || !isDrawn()) return;

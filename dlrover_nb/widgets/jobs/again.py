@@ -1,7 +1,7 @@
 """A job as lines and as a file, to be changed and submitted again: as it was, or from where it stopped. Pure.
 
-Views start no jobs: a dashboard would need the rights and the data of whoever submits, and a press in a
-notebook would leave no line that its next reader can run. They have the whole description though, and so
+Views start no jobs: a dashboard would need the rights and the data of the person who submits, and a press in
+a notebook would leave no line that its next reader can run. They have the whole description though, and so
 write what a shell or a notebook needs.
 """
 

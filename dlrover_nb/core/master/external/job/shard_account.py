@@ -8,7 +8,7 @@ acknowledged,
 - when another process begins in the place of the owner (`Caller.slot`): the owner has ended then, as the
   programs of a node are restarted without their node;
 - when the owner is silent for `SILENT_S`, and another process asks for rows: a process may end alone, and its
-  node go on. One that nobody else asks after, as it trains alone, may be stopped for as long as it likes.
+  node go on. A process that trains alone may be silent for any time.
 
 What a member of an elastic job's world holds is taken back with the next world only, whatever of these
 happens: the other members' parameters contain rows of it that it could not report.
