@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.why.catalogue import Question
 
-SHORT_S = 10.0  # times below it are said with two digits
 _DIGIT = re.compile(r"\d")
 
 
@@ -72,7 +71,7 @@ def _number(x: float) -> str:
 def _time(seconds: float) -> str:
     if 0 < seconds < 1:
         return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.2g} s" if seconds < SHORT_S else span_words(seconds)
+    return span_words(seconds)
 
 
 def _signed(x: float) -> str:

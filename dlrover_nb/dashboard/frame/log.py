@@ -66,14 +66,14 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
-def set_up(form: str, stream: TextIO | None = None) -> logging.Handler:
-    """Log to a stream from now on, and return the handler that does so."""
+def set_up(form: str, stream: TextIO | None = None, *, level: int = logging.INFO) -> logging.Handler:
+    """Log this package's records from `level` to a stream from now on, and return the handler that does so."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    logging.getLogger("dlrover_nb").setLevel(logging.INFO)
+    logging.getLogger("dlrover_nb").setLevel(level)
     # Bokeh warns that any origin may open a websocket; `documents.DocumentDoor` has checked it by then.
     logging.getLogger("bokeh.server.util").setLevel(logging.ERROR)
     return handler

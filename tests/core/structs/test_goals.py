@@ -20,6 +20,7 @@ from dlrover_nb.core.structs.decisions.goals import (
     meets,
     read_goals,
 )
+from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, diff
 
 NOW_S = 1_796_000_000.0
@@ -139,3 +140,8 @@ def test_several_goals_and_moments():
 def test_what_is_no_goal_is_refused_in_words(text, words):
     with pytest.raises(InvalidValueError, match=words):
         read_goals(text, NOW_S)
+
+
+@for_each("seconds, words", [(0.0, "0 s"), (0.57, "0.57 s"), (182.3, "3 min"), (9000.0, "2.5 h")])
+def test_a_span_is_said_as_people_do(seconds, words):
+    assert span_words(seconds) == words

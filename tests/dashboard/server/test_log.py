@@ -69,3 +69,18 @@ def test_a_request_is_logged_with_its_person_and_a_plain_status_whichever_handle
     assert [(row.path, row.person, repr(row.status)) for row in rows()] == [
         (path, user_name(), "200") for path in paths
     ]
+
+
+def test_a_demo_does_not_bury_its_address_under_what_its_jobs_decide():
+    stream, logger = io.StringIO(), logging.getLogger("dlrover_nb")
+    before = {name: logging.getLogger(name).level for name in (None, "dlrover_nb", "bokeh.server.util")}
+    handler = set_up("text", stream, level=logging.WARNING)
+    try:
+        logger.info("feed-dwell: d1 accept p1 by auto")
+        logger.warning("a file cannot be written")
+    finally:
+        logging.getLogger().removeHandler(handler)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+    assert "accept p1" not in stream.getvalue()
+    assert "cannot be written" in stream.getvalue()

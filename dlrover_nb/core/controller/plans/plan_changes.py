@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.planner.predictions.transitions import transition_kind
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.views.events import Remember, Scale
 from dlrover_nb.core.structs.views.snapshot import PlanMarker
 
@@ -92,7 +93,7 @@ class PlanChanges:
             kind = transition_kind(rollout.before, event.plan, s.spec.migration, s.job.capacity)
             self._measured.paused(kind, event.pause_s)
         self._analyst.observe(event.plan, at_s)
-        note = f"training paused for {event.pause_s:.2g} s"
+        note = f"training paused for {span_words(event.pause_s)}"
         return self._close(rollout, ProposalStatus.APPLIED, at_s, note)
 
     def _appeared(self, event: PlanApplied) -> tuple[Remember, ...]:

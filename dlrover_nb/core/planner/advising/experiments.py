@@ -40,6 +40,7 @@ MOST_TARGETS = 500  # whose uncertainty an experiment is to reduce: each takes s
 
 LEAST_GAIN = 0.003  # of the means: less is not worth a change
 USERS_GAIN = 0.03  # where a user has to decide
+LEAST_REMOVED = 0.01  # of the uncertainty: less is not said as a share
 LATE_S = 15.0  # times the seconds of an experiment: from then on only what is sure counts
 
 
@@ -154,6 +155,12 @@ def _explore_why(analysis: Analysis, candidate: Candidate, removes: float, plan:
         evidence = f"the {analysis.model.report_.n_plan} plans measured so far do not show which is better"
     return (
         f"Experiment: {evidence}. With {change} the job would reach {p.low:,.0f} to {p.high:,.0f} samples/s "
-        f"(now {analysis.current.prediction.samples_per_s:,.0f}). Trying it removes about {percent(removes)} "
-        "of our uncertainty about better plans."
+        f"(now {analysis.current.prediction.samples_per_s:,.0f}). {_worth_words(removes)}"
     )
+
+
+def _worth_words(removes: float) -> str:
+    """Say what a trial is worth; one that says nothing of other plans is for that plan's own speed."""
+    if removes < LEAST_REMOVED:
+        return "It may itself be the best plan; trying it says little about others."
+    return f"Trying it removes about {percent(removes)} of our uncertainty about better plans."

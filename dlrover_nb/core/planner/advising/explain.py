@@ -25,7 +25,7 @@ from dlrover_nb.core.structs.decisions.query_answers import Marginal, Measured, 
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
 from dlrover_nb.core.structs.plan.capacity import holds
-from dlrover_nb.core.structs.plan.deadline import margin_words
+from dlrover_nb.core.structs.plan.deadline import margin_words, span_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str
     if p.samples_per_s <= speed:
         return ""
     if candidate.gain_samples_per_s <= 0:
-        return f"Too little training is left to make up for its pause of {candidate.transition_s:.2g} s."
+        return (
+            f"Too little training is left to make up for its pause of {span_words(candidate.transition_s)}."
+        )
     least = (1 + min_gain) * speed
     if p.low >= least:
         return ""

@@ -8,6 +8,7 @@ from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
+TWO_DIGITS_S = 10.0  # spans below it are given with two digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def margin_words(margin_s: float) -> str:
 
 
 def span_words(seconds: float) -> str:
-    """Say a time as people do: ``90 s``, ``12 min``, ``2.5 h``."""
+    """Say a time as people do: ``0.5 s``, ``90 s``, ``12 min``, ``2.5 h``."""
+    if seconds < TWO_DIGITS_S:
+        return f"{seconds:.2g} s"
     if seconds < 2 * MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:,.1f} h"
