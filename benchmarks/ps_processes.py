@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.checkpoints import PartSource
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
+FIRST_EPOCH = 1  # as of a master; a PS that serves nothing is at 0
 NODE = ("-m", "dlrover_nb.core.runtime.node")
 
 
@@ -77,17 +78,17 @@ def start(group: Group, folder: Path, router: Any, endpoint: str) -> Iterator[An
         file = folder / f"ps-{index}.json"
         file.write_bytes(to_json(group.config(index, folder, endpoint)))
         yield subprocess.Popen([sys.executable, *group.program, str(file)])
-    endpoints, n_loaded = dict[str, str](), 0
+    endpoints, loaded = dict[str, str](), set[bytes]()
     for sender, message in messages(router):
         if isinstance(message, Hello):
             endpoints[message.node] = message.endpoint
-            load = Load(0, int(message.node[3:]), group.n_ps, group.bucket_owner, group.initial)
+            load = Load(FIRST_EPOCH, int(message.node[3:]), group.n_ps, group.bucket_owner, group.initial)
             router.send_multipart([sender, *encode(load)])
-        elif isinstance(message, Loaded):
+        elif isinstance(message, Loaded) and message.ps_epoch == FIRST_EPOCH:
             if message.error:
                 raise SystemExit(message.error)
-            n_loaded += 1
-        if n_loaded == group.n_ps:
+            loaded.add(sender)
+        if len(loaded) == group.n_ps:
             yield [endpoints[f"ps-{index}"] for index in range(group.n_ps)]
             return
 

@@ -134,7 +134,7 @@ def worker(
         identity=f"worker-{index}",
         shares_memory=run.carrier == "slab",
         agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
-        train=Train(0, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
+        train=Train(ps_processes.FIRST_EPOCH, tuple(endpoint for _, endpoint in servers), run.bucket_owner),
         dense_length=values.numel(),
         pending=lambda: Pending.NONE,
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 import zmq
-from ps_processes import Group, Waiter, servers
+from ps_processes import FIRST_EPOCH, Group, Waiter, servers
 
 from dlrover_nb.core.models.built_in import dense_parameter_count
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
@@ -128,7 +128,7 @@ def client(
         identity=f"worker-{index}",
         shares_memory=load.carrier == "slab",
         agent=Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
-        train=Train(0, (endpoint,), (0,) * N_BUCKET),
+        train=Train(FIRST_EPOCH, (endpoint,), (0,) * N_BUCKET),
         dense_length=N_DENSE,
         pending=lambda: Pending.NONE,
     )

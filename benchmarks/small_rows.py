@@ -118,7 +118,7 @@ class World:
             keys=keys,
             identity="worker-0",
             agent=ps_processes.Waiter(),  # type: ignore[arg-type]  # all of an agent that is used
-            train=Train(0, tuple(endpoint for _, endpoint in serving), owner),
+            train=Train(ps_processes.FIRST_EPOCH, tuple(endpoint for _, endpoint in serving), owner),
             dense_length=shape.n_dense,
             pending=lambda: Pending.NONE,
         )
