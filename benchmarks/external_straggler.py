@@ -1,0 +1,189 @@
+"""A slow member of somebody else's program: how much longer the job takes, by what its master does about it.
+
+ring     three members of an elastic all-reduce job, which wait for each other at each step
+async    three workers of a program in TensorFlow's style that take shards from the job's master, and one PS
+
+In each, one member gets four times as slow once all have trained for a while: its process is ill, not its
+task, so one that replaces it is well. A step is a pause as long as its rows, so that other work on the
+machine has little influence. Jobs are real ones of the local cluster in mode `auto`, whose plan is pinned:
+what remains to decide is the answer to the slow member. `jct_over_healthy` is the time of the job with it
+over the time without it; `jct_unanswered`, with `--unanswered`, the same in mode `manual`, without an answer.
+
+The window in which times are compared (`--window`) is a twelfth of the job's time by default, as the five
+minutes of the paper are of an hour: with these, a job of four minutes ends before a slowdown is persistent.
+
+    python benchmarks/external_straggler.py [--kinds ring async] [--seconds 240] [--window 20] [--unanswered]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlrover_nb.core.commands.requests import Pin, SetMode
+from dlrover_nb.core.connect import connect
+from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dlrover_nb.core.client.cluster import Cluster
+
+KINDS = {"ring": Framework.DDP, "async": Framework.TENSORFLOW}
+N_MEMBER, BATCH, STEP_S = 3, 64, 0.05
+WELL_S, SLOWDOWN = 30.0, 4.0  # when a member gets slow, and how much
+ILL = "worker-1"
+CORES, LIMIT_S = 8.0, 1800.0
+PLAN = ResourcePlan(RolePlan(N_MEMBER, 1.0, 1024), RolePlan(1, 0.5, 512))
+
+
+def main() -> None:
+    """Measure, and print one line of JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS))
+    parser.add_argument("--seconds", type=float, default=240.0, help="that the healthy job trains, about")
+    parser.add_argument("--window", type=float, default=20.0, help="straggler_window_s of the jobs")
+    parser.add_argument("--unanswered", action="store_true", help="measure that too; it takes longest")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--train", nargs=2, metavar=("KIND", "ROWS"), help=argparse.SUPPRESS)
+    parser.add_argument("--ill", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.train:
+        train(args.train[0], int(args.train[1]), is_ill=args.ill)
+        return
+    figures = {kind: measured(kind, args) for kind in args.kinds}
+    worst = max(each["jct_over_healthy"] for each in figures.values())
+    print(json.dumps({"benchmark": "external_straggler", "jct_over_healthy": worst, "kinds": figures}))
+
+
+def measured(kind: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Return ratios of the times of jobs: medians of rounds."""
+    ways: dict[str, tuple[Mode, *tuple[str, ...]]] = {
+        "healthy": (Mode.AUTO,),
+        "answered": (Mode.AUTO, "--ill"),
+    }
+    if args.unanswered:
+        ways["unanswered"] = (Mode.MANUAL, "--ill")
+    rounds = []
+    with tempfile.TemporaryDirectory(prefix="dlb") as home:
+        os.environ |= {"XDG_STATE_HOME": f"{home}/state", "XDG_DATA_HOME": f"{home}/data"}
+        cluster = connect("local", cpus=CORES)
+        try:
+            for i in range(args.rounds):
+                order = list(ways) if i % 2 == 0 else list(reversed(ways))
+                rounds.append({way: job_s(cluster, f"{kind}-{i}-{way}", args, *ways[way]) for way in order})
+        finally:
+            cluster.shutdown(force=True)
+
+    def ratio(way: str) -> float:
+        return round(statistics.median(each[way] / each["healthy"] for each in rounds), 3)
+
+    healthy_s = statistics.median(each["healthy"] for each in rounds)
+    return {
+        "jct_over_healthy": ratio("answered"),
+        "jct_unanswered": ratio("unanswered") if args.unanswered else None,
+        "healthy_s": round(healthy_s, 1),
+    }
+
+
+def job_s(cluster: Cluster, name: str, args: argparse.Namespace, mode: Mode, *ill: str) -> float:
+    """Return how long a job takes from its first step to its end."""
+    kind = name.partition("-")[0]
+    n_row = int(args.seconds / STEP_S) * BATCH * N_MEMBER
+    command = (
+        sys.executable,
+        str(Path(__file__).resolve()),
+        "--train",
+        kind,
+        str(n_row),
+        *["--ill"] * is_ill,
+    )
+    store = ExternalRole() if KINDS[kind] is Framework.DDP else ExternalRole(("sleep", "100000"))
+    program = ExternalSpec(
+        ExternalRole(command),
+        n_row,
+        ps=store,
+        framework=KINDS[kind],
+        dynamic_workers=KINDS[kind] is Framework.TENSORFLOW,
+    )
+    handle = cluster.submit(JobSpec(name, plan=PLAN, foreign=program, batch_size=BATCH))
+    handle.decide(Pin.to(PLAN))
+    handle.decide(SetMode(mode))
+    until(lambda: handle.snapshot().train.n_sample_done > 0, name)
+    began_s = time.monotonic()
+    until(lambda: handle.snapshot().phase.is_final, name)
+    now = handle.snapshot()
+    if now.phase is not JobPhase.SUCCEEDED:
+        raise SystemExit(f"{name} has {now.phase}: {now.message}")
+    took_s = time.monotonic() - began_s
+    did = [f"{each.id} {each.status}: {each.why[:60]}" for each in now.proposals]
+    sys.stderr.write(f"{name}: {took_s:.0f} s; proposals: {', '.join(did) or 'none'}\n")
+    return took_s
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something that a job does."""
+    end_s = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > end_s:
+            raise SystemExit(f"{what} did nothing more for {LIMIT_S:.0f} s")
+        time.sleep(0.5)
+
+
+def train(kind: str, n_row: int, *, is_ill: bool) -> None:
+    """Be a member of a job."""
+    began_s = time.monotonic()
+
+    def step(n_row: int) -> None:
+        slow = is_ill and os.environ["DLROVER_NB_NODE"] == ILL and time.monotonic() > began_s + WELL_S
+        time.sleep(STEP_S * n_row / BATCH * (SLOWDOWN if slow else 1.0))
+
+    (train_ring if kind == "ring" else train_async)(n_row, step)
+
+
+def train_ring(n_row: int, step: Callable[[int], None]) -> None:
+    """Train with all-reduce: what is computed is little, and right."""
+    import torch
+
+    from dlrover_nb.client.elastic import Elastic
+
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(8, 1)
+    job = Elastic(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.01),
+        n_row=n_row,
+        batch_size=BATCH,
+        checkpoint_every_s=0,
+    )
+    for rows in job.batches():
+        loss = (model(torch.ones(len(rows), 8)) ** 2).mean()
+        step(len(rows))
+        job.step(loss)
+
+
+def train_async(n_row: int, step: Callable[[int], None]) -> None:
+    """Train shard after shard, each worker for itself."""
+    from dlrover_nb import client
+
+    for shard in client.shards(n_row):
+        for rows in shard.batches(BATCH):
+            step(len(rows))
+            shard.done(len(rows))
+            client.report(len(rows))
+
+
+if __name__ == "__main__":
+    main()
