@@ -23,9 +23,20 @@ def said_once(blocks: Iterable[T], verbatim: type) -> Iterator[T]:
     """Yield blocks of which the first alone says that prices are assumed; verbatim text stays as it is."""
     is_said = False
     for block in blocks:
-        without = block if isinstance(block, verbatim) else _without(block)
-        yield without if is_said else block
-        is_said = is_said or without != block
+        says = not isinstance(block, verbatim) and _says(block)
+        yield _without(block) if says and is_said else block
+        is_said = is_said or says
+
+
+def _says(value: object) -> bool:
+    """Whether a block, or a part of one, says it; few do, and a table may have thousands of rows."""
+    if isinstance(value, str):
+        return any(saying in value for saying in _SAYINGS)
+    if isinstance(value, tuple):
+        return _says("\n".join(value)) if value and isinstance(value[0], str) else any(map(_says, value))
+    if is_dataclass(value):
+        return any(_says(getattr(value, each.name)) for each in fields(value))
+    return False
 
 
 def _without(value: T) -> T:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Form = Mapping[str, str]
 
 ACTION_FIELDS = ("restart", "move", "backup", "size", "cores", "memory")
-BATCHES, RATES = "batches:", "rates:"  # before a worker's name
+BATCHES, ACCUMULATE, RATES = "batches:", "accumulate:", "rates:"  # before a worker's name
 OF_EVERY_FORM = ("csrf", "cluster", "job", "version", "run", "key", "back", "reason", "action")
 _SIZE = ("size", "cores", "memory")
 _LABELS = {
@@ -39,10 +39,9 @@ _LABELS = {
     "cores": "cores",
     "memory": "MiB",
 }
-_WORDS = {
+_WORDS = {  # of fields of which one at least must be filled in
     "batches": "the batch size of each worker",
     "sizes": "the batch size of one worker at least",
-    "accumulate": "the mini-batches of one worker at least",
     "rates": "the factor of one worker at least",
 }
 _FIELDS = {*OF_EVERY_FORM, *_SIZE, *(field.name for request in REQUESTS for field in fields(request))}
@@ -142,7 +141,7 @@ def action_fields(form: Form) -> tuple[tuple[str, str], ...]:
 
 
 def _is_of_action(name: str) -> bool:
-    return name in ACTION_FIELDS or name.startswith((BATCHES, RATES))
+    return name in ACTION_FIELDS or name.startswith((BATCHES, ACCUMULATE, RATES))
 
 
 def _with_size(form: Form) -> Form:
@@ -159,9 +158,9 @@ def _with_size(form: Form) -> Form:
 
 
 def _of_nodes(form: Form, name: str, *, is_needed: bool) -> dict[str, str]:
-    """Return the field of each node whose field is filled in; empty: the form has no such fields."""
+    """Return the field of each node whose field is filled in; empty: the form has none, or none must be."""
     fields_of = {key.partition(":")[2]: key for key in form if key.startswith(f"{name}:")}
     given = {node: key for node, key in fields_of.items() if form[key].strip()}
-    if (fields_of or is_needed) and not given:
+    if (fields_of or is_needed) and not given and name in _WORDS:
         raise InvalidValueError(f"{_WORDS[name]} must be given, got nothing; fill in a number")
     return given

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.commands.fields import MOST_BATCH, MOST_FACTOR
+from dlrover_nb.core.commands.fields import MOST_BATCH, MOST_FACTOR, MOST_TIMES
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
 from dlrover_nb.core.structs.views.snapshot import NodePhase
-from dlrover_nb.dashboard.forms.fields import BATCHES, RATES
+from dlrover_nb.dashboard.forms.fields import ACCUMULATE, BATCHES, RATES
 from dlrover_nb.dashboard.forms.markup import ActForm, seen_fields
 from dlrover_nb.dashboard.rendering import render
 from dlrover_nb.widgets.blocks import Paragraph, Tone
@@ -57,12 +57,19 @@ class _Number:
 
 
 @dataclass(frozen=True, slots=True)
+class _Group:
+    """Fields of a form, with a legend above them or without one."""
+
+    fields: tuple[_Choice | _Number, ...]
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Order:
-    """One form; `why` says why it was refused, and a `legend` stands above its fields."""
+    """One form; `why` says why it was refused."""
 
     form: ActForm
-    fields: tuple[_Choice | _Number, ...]
-    legend: str
+    groups: tuple[_Group, ...]
     reason: str
     why: Paragraph | None
 
@@ -76,14 +83,12 @@ class _Sheet:
     values: dict[str, str]
     why: str
 
-    def order(
-        self, begin: str, label: str, press: str, *fields: _Choice | _Number, legend: str = ""
-    ) -> _Order:
+    def order(self, begin: str, label: str, press: str, *groups: _Group) -> _Order:
         """Return a form whose fields begin with `begin`."""
         is_refused = any(name.startswith(begin) for name in self.values)
         form = ActForm(label, seen_fields(self.visit, self.snapshot), ((str(Action.MITIGATE), press),))
         why = Paragraph(self.why, Tone.WARNING) if is_refused else None
-        return _Order(form, fields, legend, self.values.get("reason", "") if is_refused else "", why)
+        return _Order(form, groups, self.values.get("reason", "") if is_refused else "", why)
 
     def choice(self, name: str, label: str, nodes: Sequence[NodeView], *, with_size: bool = False) -> _Choice:
         """Return a choice of nodes."""
@@ -125,11 +130,12 @@ def _of_one_node(sheet: _Sheet, there: Sequence[NodeView]) -> tuple[_Order, ...]
         sheet.number("cores", "Cores", cores),
         sheet.number("memory", "MiB", {"min": "64", "step": "1", "placeholder": _KEEPS}),
     )
-    moves = (sheet.order("move", move, move, sheet.choice("move", "Parameter server", servers)),)
+    moved = _Group((sheet.choice("move", "Parameter server", servers),))
+    moves = (sheet.order("move", move, move, moved),)
     return (
-        sheet.order("restart", restart, restart, sheet.choice("restart", "Node", there)),
+        sheet.order("restart", restart, restart, _Group((sheet.choice("restart", "Node", there),))),
         *(moves if len(servers) > 1 else ()),
-        sheet.order("size", "Size of one node", "Set its size", *size),
+        sheet.order("size", "Size of one node", "Set its size", _Group(size)),
     )
 
 
@@ -142,7 +148,7 @@ def _of_rounds(sheet: _Sheet) -> tuple[_Order, ...]:
         return ()
     limits = {"min": "0", "step": "1", "required": ""}
     field = sheet.number("backup", "Workers that a step may go on without", limits, "1")
-    return (sheet.order("backup", "Backup workers", "Set backup workers", field),)
+    return (sheet.order("backup", "Backup workers", "Set backup workers", _Group((field,))),)
 
 
 def _verb_hint(name: str) -> Paragraph:
@@ -156,14 +162,21 @@ def _of_workers(sheet: _Sheet, workers: Sequence[str]) -> tuple[_Order, ...]:
     spec = sheet.snapshot.spec
     if not workers:
         return ()
-    size = spec.batch_of(len(workers))
-    words = f"Samples per mini-batch of each worker: {size:,} unless set; together they are the global batch"
-    limits = {"min": "1", "max": f"{MOST_BATCH}", "step": "1", "required": ""}
-    fields = (sheet.number(BATCHES + worker, worker, limits) for worker in workers)
-    batches = sheet.order(BATCHES, "Batch sizes", "Set batch sizes", *fields, legend=words)
+    batches = sheet.order(BATCHES, "Batch sizes", "Set batch sizes", *_batch_groups(sheet, workers))
     if spec.sync is Sync.BSP:
         return (batches,)
     limits = {"min": "0", "max": f"{MOST_FACTOR:g}", "step": "any", "placeholder": _KEEPS}
     words = "Factor on the learning rate of each worker"
-    fields = (sheet.number(RATES + worker, worker, limits) for worker in workers)
-    return (batches, sheet.order(RATES, "Learning rates", "Set learning rates", *fields, legend=words))
+    rates = _Group(tuple(sheet.number(RATES + worker, worker, limits) for worker in workers), words)
+    return (batches, sheet.order(RATES, "Learning rates", "Set learning rates", rates))
+
+
+def _batch_groups(sheet: _Sheet, workers: Sequence[str]) -> tuple[_Group, _Group]:
+    """Return the size of each worker's mini-batch, and how many of them make one update."""
+    size = sheet.snapshot.spec.batch_of(len(workers))
+    words = f"Samples per mini-batch of each worker: {size:,} unless set; together they are the global batch"
+    limits = {"min": "1", "max": f"{MOST_BATCH}", "step": "1", "required": ""}
+    sizes = tuple(sheet.number(BATCHES + worker, worker, limits) for worker in workers)
+    limits = {"min": "1", "max": f"{MOST_TIMES}", "step": "1", "placeholder": "1"}
+    times = tuple(sheet.number(ACCUMULATE + worker, worker, limits) for worker in workers)
+    return _Group(sizes, words), _Group(times, "How many mini-batches each worker computes for one update")

@@ -2,7 +2,8 @@
 
 A curve without its band would overstate the fit, so the band is always shown. The part outside the tried
 range is dashed and red: it follows from the form of the model alone. The drawing begins at what was tried and
-its neighborhood, and says what lies beyond (`nearby`); the table has all values.
+its neighborhood, and says what lies beyond (`nearby`); the table has all values. An axis on which one value
+alone is possible has no curve: a point says nothing of it.
 
 The curve is that of the plans alone: on a host with other work a proposal and the front are slower, by what
 that work takes now. So the axis says that it is for a free host, and a note by how much the two differ.
@@ -64,6 +65,11 @@ class Columns:
         proposed = () if self.proposed is None else (self.proposed,)
         most = reach(self.at, (*tried, *self.measured_x, *proposed))
         return max(sum(x <= most for x in self.x), min(2, len(self.x)))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether no other value than the present one is possible, or was measured."""
+        return len({*self.x, *self.measured_x}) == 1
 
     @property
     def beyond(self) -> str:
@@ -139,8 +145,11 @@ def _touches(beyond: list[bool], i: int) -> bool:
 
 
 def plot(data: Columns) -> Plot:
-    """Describe the plot of one axis."""
+    """Describe the plot of one axis; of one with a single value, only why it has no curve."""
     name = AXIS_NAMES.get(data.axis, data.axis)
+    if data.is_single:
+        title = f"{TITLE} along {name}: none, as only {data.at:g} is possible"
+        return Plot(title, f"{title}.", name, data.unit, (), name=data.axis, width=470, height=270)
     near = slice(data.n_near)
     x, outside = data.x[near], data.outside[near]
     untried = x if any(map(math.isfinite, outside)) else ()
@@ -164,6 +173,8 @@ def marks(data: tuple[Columns, ...]) -> Drawing:
     """Describe the curves of all axes; a live view shows the selected one."""
     words = "Predicted throughput along each axis of the plan space, all else as now."
     empty = "" if data else "None yet: too few steady samples."
+    if data and all(each.is_single for each in data):
+        empty = "None, as only the present plan is possible."
     none = Plot(TITLE, words, "workers", "samples/s", (), name="workers", width=470)
     panels = tuple(map(plot, data)) or (none,)
     return Drawing(TITLE, words, panels, empty, n_column=2, one_at_a_time=True)
@@ -184,7 +195,9 @@ def data_table(data: tuple[Columns, ...]) -> Table:
         for x, y, low, high, inside in zip(one.x, one.y, one.low, one.high, one.inside, strict=True)
     )
     head = ("along", "value", "samples/s", "90 % band", "range", "measured mean (samples)")
-    note = data[0].host_words if data else ""
+    without = " and ".join(AXIS_NAMES.get(one.axis, one.axis) for one in data if one.is_single)
+    single = f"No curve along {without}: only the present value is possible." if without else ""
+    note = " ".join(filter(None, (data[0].host_words if data else "", single)))
     return Table("Fitted curve, all else as now", head, rows, note, _brief(data))
 
 

@@ -23,8 +23,13 @@ def staleness_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple
 
 def staleness_view(snapshot: JobSnapshot, series: SeriesChunk | None) -> View:
     """Return all of it, or why it is not known."""
-    why_not = () if _has_ages(series) else (Paragraph(_why_no_ages(snapshot)),)
-    return View(f"Staleness of {snapshot.title}", (*why_not, *staleness_blocks(snapshot, series)))
+    blocks = (*no_ages_blocks(snapshot, series), *staleness_blocks(snapshot, series))
+    return View(f"Staleness of {snapshot.title}", blocks)
+
+
+def no_ages_blocks(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
+    """Return why ages are not known; empty: they are."""
+    return () if _has_ages(series) else (Paragraph(_why_no_ages(snapshot)),)
 
 
 def _has_ages(series: SeriesChunk | None) -> bool:

@@ -1,19 +1,16 @@
 """The charts of one live screen: throughput on the first screen, the others on pages that one chooses.
 
-A chart on a page that is not shown is not updated until it is. All charts over time share one range of time:
-who zooms into one sees the same minutes in the others. The curve and the front depend on the fit, which
-changes a little with each window: they are redrawn every few ticks, and at once after a proposal, a decision
-or a change. They begin at what was tried and its neighborhood; a button shows all plans. A cross marks the
-plan of the what-if sliders on both, red where it is extrapolated.
-
-Charts that are looked at seldom (age of gradients, distance, mini-batches, rows against speed) are not here:
-each figure that a page holds, shown or not, makes all of it slower, and four more made a press in JupyterLab
-take three times as long. `show --staleness` and the report have them.
+The figures of a page are made when it is opened for the first time, and updated while it is shown: each
+figure that a screen holds, shown or not, makes every press in JupyterLab slower (four more: three times). All
+charts over time share one range of time, whenever they are made: who zooms into one sees the same minutes in
+the others. The curve and the front depend on the fit, which changes a little with each window: they are
+redrawn every few ticks, and at once after a proposal, a decision or a change. They begin at what was tried
+and its neighborhood; a button shows all plans. A cross marks the plan of the what-if sliders on both, red
+where it is extrapolated.
 """
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import panel as pn
@@ -42,12 +39,13 @@ if TYPE_CHECKING:
 FIRST = "throughput"
 OF_THE_FIT = ("curve", "front")
 FIT_EVERY = 5  # ticks
-PLANS = "Plans"
+PLANS, STALENESS = "Plans", "Staleness"
 PAGES = {
     PLANS: OF_THE_FIT,
     "Memory": ("memory",),
     "Nodes": ("workers", "breakdown", "stragglers"),
     "Rows": ("shards", "rounds"),
+    STALENESS: ("staleness", "distance", "batches", "consumed"),
     "Scores": ("scores",),
 }
 ADDED = "More charts"  # the page of those that installed packages add
@@ -60,11 +58,18 @@ class ChartGrid:
     Parameters
     ----------
     snapshot
-        Any snapshot of the job, for the charts' axes.
+        Any snapshot of the job, for the axes of the first chart.
     on_tap
         Called with the plan on the front that was tapped.
     on_change
         Called when another axis, or another range of plans, was chosen.
+
+    Attributes
+    ----------
+    pages
+        The names of the charts of each page.
+    figures
+        The charts that have been shown, by name.
     """
 
     def __init__(
@@ -74,15 +79,12 @@ class ChartGrid:
         on_change: Callable[[], None],
     ) -> None:
         self._on_tap, self._on_change = on_tap, on_change
-        charts, times = all_charts(), kit.time_range()
-        added = tuple(name for name in charts if name not in CHARTS)
+        self._charts, self._times = all_charts(), kit.time_range()
+        added = tuple(name for name in self._charts if name not in CHARTS)
         self.pages = PAGES | ({ADDED: added} if added else {})
-        self.figures = {
-            name: LiveFigure(charts[name], snapshot, self._tapped if name == "front" else None, times=times)
-            for name in (FIRST, *chain(*self.pages.values()))
-        }
-        self._curve, self._front = self.figures["curve"], self.figures["front"]
-        self._on_curve, self._on_front = Cross(self._curve), Cross(self._front, "what if")
+        self.figures: dict[str, LiveFigure] = {}
+        self._make(FIRST, snapshot)
+        self._crosses: dict[str, Cross] = {}  # on the curve and on the front, once their page was opened
         self.axis = select(
             "Axis of the fitted curve",
             {label: axis for axis, label in curve.AXIS_NAMES.items()},
@@ -96,50 +98,66 @@ class ChartGrid:
         self._n_tick = 0  # since the charts of the fit were drawn
         self._page = ""
 
+    def _make(self, name: str, snapshot: JobSnapshot) -> LiveFigure:
+        on_tap = self._tapped if name == "front" else None
+        self.figures[name] = LiveFigure(self._charts[name], snapshot, on_tap, times=self._times)
+        return self.figures[name]
+
     @property
     def first(self) -> object:
         """The chart below the sentence."""
         return pane(self.figures[FIRST].root)
 
-    def parts(self) -> dict[str, tuple[object, ...]]:
-        """Return the other charts, as the parts of pages."""
-        return {name: self._parts(name) for name in self.pages}
+    def open(self, page: str, state: ViewState) -> tuple[object, ...]:
+        """Make the charts of a page, and return them as its parts.
 
-    def _parts(self, page: str) -> tuple[object, ...]:
+        They are drawn before they are sent: a browser takes seconds for glyphs that come one by one.
+        """
+        for name in self.pages[page]:
+            self._make(name, state.snapshot).update(state.snapshot, state.series)
+        self._hide_empty(page)
         drawn = tuple(pane(self.figures[name].root) for name in self.pages[page])
         if page != PLANS:
             return drawn
+        self._is_fit_due(state.snapshot)  # it was just drawn
+        self._offer_reach(state.snapshot)
+        labels = {"curve": "", "front": "what if"}
+        self._crosses = {name: Cross(self.figures[name], label) for name, label in labels.items()}
         fitted, pareto = drawn
         left = pn.Column(fitted, self.axis, sizing_mode="stretch_width", styles=HALF)
         right = pn.Column(pareto, self.reach, sizing_mode="stretch_width", styles=HALF)
         return (pn.Row(left, right, sizing_mode="stretch_width", styles=WRAP),)
 
-    def prepare(self, state: ViewState) -> None:
-        """Draw all charts once, before a page is sent.
-
-        Their glyphs then are part of it: figures that get them one by one later take a browser seconds.
-        """
-        for figure in self.figures.values():
-            figure.update(state.snapshot, state.series)
-
     def update(self, state: ViewState, page: str) -> None:
-        """Update the first chart, and those of the page that is shown."""
+        """Update the first chart, and those of the page that is shown, once it was opened."""
         self.figures[FIRST].root.visible = not first_steps(state.snapshot)
         self._page = page
-        is_due = self._is_fit_due(state.snapshot)
-        for name in (FIRST, *self.pages.get(page, ())):
+        shown = [name for name in self.pages.get(page, ()) if name in self.figures]
+        if page != PLANS or not shown:
+            self._fit_key = ()  # to be drawn when it is shown again
+        is_due = page == PLANS and bool(shown) and self._is_fit_due(state.snapshot)
+        for name in (FIRST, *shown):
             if is_due or name not in OF_THE_FIT:
                 self.figures[name].update(state.snapshot, state.series)
-        for name in self.pages.get(page, ())[1:]:
+        if shown:
+            self._hide_empty(page)
+        if is_due:
+            self._offer_reach(state.snapshot)
+
+    def _hide_empty(self, page: str) -> None:
+        """Hide charts without data, but the first of a page, which says why; on that of ages a line does."""
+        for name in self.pages[page][page != STALENESS :]:
             self.figures[name].root.visible = name in OF_THE_FIT or not self.figures[name].is_empty
-        if is_due and page == PLANS:
-            fitted = curve.columns(state.snapshot)
-            is_part = front.columns(state.snapshot).beyond or any(each.beyond for each in fitted)
-            self.reach.visible = self._curve.shows_all or bool(is_part)
+
+    def _offer_reach(self, snapshot: JobSnapshot) -> None:
+        fitted = curve.columns(snapshot)
+        is_part = front.columns(snapshot).beyond or any(each.beyond for each in fitted)
+        self.reach.visible = self.figures["curve"].shows_all or bool(is_part)
 
     def _is_fit_due(self, snapshot: JobSnapshot) -> bool:
-        """Whether to draw the curve and the front: first shown, changed, or due."""
-        key = (*fit_key(snapshot), self._curve.chosen, self._curve.shows_all, self._page)
+        """Whether to draw the curve and the front: shown again, changed, or due."""
+        fitted = self.figures["curve"]
+        key = (*fit_key(snapshot), fitted.chosen, fitted.shows_all)
         self._n_tick += 1
         if key == self._fit_key and self._n_tick < FIT_EVERY:
             return False
@@ -148,27 +166,28 @@ class ChartGrid:
 
     def mark(self, candidate: Candidate | None) -> None:
         """Mark a plan on the front and on the curve, if they are shown; None: its prediction is unknown."""
-        if self._page != PLANS:
+        if self._page != PLANS or not self._crosses:
             return
         if candidate is None:
-            self._on_front.hide()
-            self._on_curve.hide()
+            for cross in self._crosses.values():
+                cross.hide()
             return
-        self._on_front.show(candidate.cost, candidate.prediction)
-        at = value(candidate.plan, Axis(self._curve.chosen))
-        self._on_curve.show(at, candidate.prediction.without_host)  # as the curve
+        self._crosses["front"].show(candidate.cost, candidate.prediction)
+        at = value(candidate.plan, Axis(self.figures["curve"].chosen))
+        self._crosses["curve"].show(at, candidate.prediction.without_host)  # as the curve
 
     def _tapped(self, value: object) -> None:
         if isinstance(value, Candidate):
             self._on_tap(value)
 
     def _choose_axis(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        self._curve.chosen = self.axis.value
+        self.figures["curve"].chosen = self.axis.value
         self._on_change()
 
     def _choose_reach(self, event: object) -> None:  # noqa: ARG002 - param's signature
-        shows_all = not self._curve.shows_all
-        self._curve.shows_all = self._front.shows_all = shows_all
+        shows_all = not self.figures["curve"].shows_all
+        for name in OF_THE_FIT:
+            self.figures[name].shows_all = shows_all
         self.reach.label = _REACH[shows_all]
         self._on_change()
 

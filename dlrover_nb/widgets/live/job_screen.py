@@ -31,10 +31,11 @@ from dlrover_nb.widgets.jobs.review_card import (
     review,
     too_early,
 )
+from dlrover_nb.widgets.jobs.staleness_view import no_ages_blocks
 from dlrover_nb.widgets.jobs.status import nodes_blocks
 from dlrover_nb.widgets.jobs.why import why_view
 from dlrover_nb.widgets.live.browser.render_target import RenderTarget
-from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
+from dlrover_nb.widgets.live.chart_grid import PLANS, STALENESS, ChartGrid
 from dlrover_nb.widgets.live.controls.action_card import ActionCard
 from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text
@@ -103,15 +104,15 @@ class Screen:
             on_connect=on_connect,
             rests=lambda: view_model.state().snapshot.phase.is_final,
         )
+        self.stage.add = lambda: self._open_page(view_model.state())
         self.layout = self.stage.layout
-        self.chart_grid.prepare(view_model.state())
         self._show(view_model.state())
 
     # parts
 
     def _make_texts(self) -> None:
         self._header, self._lead, self._facts = text(), text(), text()
-        self._card, self._why, self._nodes, self._logs, self._tables = (text() for _ in range(5))
+        self._card, self._why, self._nodes, self._no_ages, self._logs = (text() for _ in range(5))
         self._message = text(html_attributes={"role": "status", "aria-live": "polite"})  # for screen readers
         self._want_other = button(OTHER_LABEL, width=150)
         self._want_other.on_click(self._toggle_other)
@@ -119,22 +120,32 @@ class Screen:
         self._want_why.on_click(lambda _: self.tabs.choose(WHY))
         self._want_logs = button(LOGS, width=90, visible=False)
         self._want_logs.on_click(lambda _: self.tabs.choose(LOGS))
-        self._again, self._want_again = text(), button(RUN_AGAIN, width=130, visible=False)
+        self._tables, self._again = text(), text()
+        self._want_again = button(RUN_AGAIN, width=130, visible=False)
         self._want_again.on_click(lambda _: self.tabs.choose(AGAIN))
         self._explanation = OnRequest(self._explain, self.flush)
         self._log_lines = OnRequest(self._read_logs, self.flush)
 
     def _make_pages(self) -> TabBar:
-        charts = self.chart_grid.parts()
-        charts[NODES] = (pane(self._nodes), *charts[NODES])
-        pages = {
-            WHY: (pane(self._card), pane(self._why)),
-            **charts,
-            LOGS: (pane(self._logs),),
-            NUMBERS: (pane(self._tables),),
-            AGAIN: (pane(self._again),),
+        """Return the bar of pages, in the order of what is asked."""
+        names = (WHY, *self.chart_grid.pages, LOGS, NUMBERS, AGAIN)
+        self._texts = {
+            WHY: (self._card, self._why),
+            NODES: (self._nodes,),
+            STALENESS: (self._no_ages,),
+            LOGS: (self._logs,),
+            NUMBERS: (self._tables,),
+            AGAIN: (self._again,),
         }
-        return TabBar(pages, self.flush)
+        return TabBar(names, self.flush)
+
+    def _open_page(self, state: ViewState) -> None:
+        """Add the parts of a page that is shown for the first time."""
+        if not (name := self.tabs.to_open):
+            return
+        charts = self.chart_grid.open(name, state) if name in self.chart_grid.pages else ()
+        with self.stage.changed():
+            self.tabs.open(name, (*map(pane, self._texts.get(name, ())), *charts))
 
     def _bind_presses(self) -> None:
         self._press = press_field(self._pressed)
@@ -256,6 +267,8 @@ class Screen:
             self._why.text = self._explanation.html(about, snapshot.at_s)
         elif page == NODES:
             self._nodes.text = "".join(map(block_html, nodes_blocks(snapshot)))
+        elif page == STALENESS:
+            self._no_ages.text = "".join(map(block_html, no_ages_blocks(snapshot, state.series)))
         elif page == LOGS:
             self._logs.text = self._log_lines.html(snapshot.at_s // LOGS_EVERY_S, snapshot.at_s)
         elif page == NUMBERS:

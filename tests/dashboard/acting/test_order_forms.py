@@ -96,6 +96,11 @@ def sent(server, person, label, address=ADDRESS, **typed):
             {"batches:worker-0": "640", "batches:worker-1": "384"},
             AdjustBatches((("worker-0", 640), ("worker-1", 384))),
         ),
+        (
+            BATCHES,
+            {"batches:worker-0": "320", "batches:worker-1": "384", "accumulate:worker-0": "2"},
+            AdjustBatches((("worker-0", 320), ("worker-1", 384)), (("worker-0", 2),)),
+        ),
         (RATES, {"rates:worker-1": "0.5"}, AdjustRates((("worker-1", 0.5),))),
         (
             RATES,
@@ -116,7 +121,7 @@ def test_each_field_is_of_a_worker_that_trains_and_none_is_filled_in(server, mas
     away = replace(b.node("worker-2", Role.WORKER, memory=1.0), phase=NodePhase.PENDING)
     master.state = replace(master.state, nodes=(*master.state.nodes, away))
     page = page_of(server, OPERATOR)
-    for label, before in ((BATCHES, "batches:"), (RATES, "rates:")):
+    for label, before in ((BATCHES, "batches:"), (BATCHES, "accumulate:"), (RATES, "rates:")):
         own = {name: text for name, text in fields_of(form_of(page, label)).items() if before in name}
         assert own == {f"{before}worker-0": "", f"{before}worker-1": ""}
     assert "ps-0 (0.25 cores, 512 MiB)" in form_of(page, SIZE)
@@ -145,6 +150,12 @@ def test_each_field_is_of_a_worker_that_trains_and_none_is_filled_in(server, mas
             "batches must give a worker at most 10,000,000",
         ),
         (BATCHES, {"batches:worker-0": "0", "batches:worker-1": "1"}, "batch size of worker-0 must be >= 1"),
+        (BATCHES, {"accumulate:worker-0": "2"}, "the batch size of each worker must be given, got nothing"),
+        (
+            BATCHES,
+            {"batches:worker-0": "320", "batches:worker-1": "384", "accumulate:worker-0": "two"},
+            "mini-batches of worker-0 must be a whole number, got 'two'",
+        ),
         (RATES, {}, "the factor of one worker at least must be given, got nothing"),
         (RATES, {"rates:worker-0": "inf"}, "rates must give a worker at most 1,000"),
         (RATES, {"rates:worker-0": "nan"}, "factor of worker-0 must be > 0"),

@@ -51,7 +51,7 @@ def test_each_curve_reaches_to_what_was_tried_and_proposed(seed):
         assert len(shown) >= min(2, len(data.x))
         if opened is not None and data.proposed in data.x:
             assert data.proposed in shown
-        assert set(curve.plot(data).x_ticks) == set(shown)
+        assert set(curve.plot(data).x_ticks) == (set() if data.is_single else set(shown))
         assert bool(data.beyond) == (len(shown) < len(data.x))
 
 
@@ -104,6 +104,36 @@ def test_the_tables_have_all_plans():
     rows = CHARTS["front"].data_table(wide(1), None).rows
     assert any("256w" in cell for row in rows for cell in row)
     assert "256" in {row[1] for row in CHARTS["curve"].data_table(wide(1), None).rows}
+
+
+def test_an_axis_with_a_single_value_has_no_curve_and_the_chart_says_why():
+    alone = b.curve("ps", (1.0,), 1.0)
+    both = b.snapshot(curves=(b.curve("workers", (1.0, 2.0, 3.0), 1.0), alone))
+    saved = CHARTS["curve"].static(both, None)
+    assert "along workers" in saved.svg
+    assert "along parameter servers" not in saved.svg
+    assert "No curve along parameter servers: only the present value is possible." in saved.data_table.note
+    assert ("parameter servers", "1 (now)") in {row[:2] for row in saved.data_table.rows}
+    figure = LiveFigure(CHARTS["curve"], both)
+    figure.chosen = "ps"
+    figure.update(both, None)
+    assert figure.root.title.text == "Fitted curve along parameter servers: none, as only 1 is possible"
+    assert not any(any(each.data_source.data["x"]) for each in figure.root.select({"type": Scatter}))
+    figure.chosen = "workers"
+    figure.update(both, None)
+    assert figure.root.title.text == "Fitted curve along workers"
+
+
+def test_where_only_the_present_plan_is_possible_there_is_no_curve_at_all():
+    alone = tuple(b.curve(axis, (1.0,), 1.0) for axis in ("workers", "ps"))
+    saved = CHARTS["curve"].static(b.snapshot(curves=alone), None)
+    assert "only the present plan is possible" in saved.svg
+    assert "along workers" not in saved.svg
+
+
+def test_a_value_that_was_measured_and_is_no_longer_possible_keeps_the_curve():
+    measured = replace(b.curve("ps", (1.0,), 1.0), measured_x=(1.0, 2.0), measured_samples_per_s=(9.0, 12.0))
+    assert "along parameter servers" in CHARTS["curve"].static(b.snapshot(curves=(measured,)), None).svg
 
 
 def test_a_curve_says_that_it_is_for_a_free_host_where_proposals_are_not():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from bokeh.models import ColumnDataSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.jobs import builders as b
@@ -14,6 +15,7 @@ from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.gradient_ages import least_age
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 from dlrover_nb.widgets.charts.per_worker import batch_by_worker, distance, rows_by_speed, staleness
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
 from dlrover_nb.widgets.series import MOST_LINES
 
 CLASSES = st.integers(0, 8).map(least_age)
@@ -145,6 +147,20 @@ def test_rows_and_speed_are_those_of_the_time_in_which_it_trained():
     assert [each.samples_per_s for each in data.workers] == pytest.approx([1000.0, 500.0])
     assert "2 workers trained 2,500 rows" in data.words
     assert "4 times the smallest" in data.words
+
+
+def test_a_job_that_grows_beyond_a_name_each_keeps_its_live_chart_of_rows():
+    figure = LiveFigure(rows_by_speed.CHART, b.snapshot())
+    few, many = (
+        reports([(t, f"worker-{i}", 1000.0, 100.0, 0.1 * (i + 1)) for i in range(n)])
+        for t, n in ((1.0, 3), (60.0, MOST_LINES + 1))
+    )
+    figure.update(b.snapshot(), few)
+    (markers,) = (s for s in figure.root.select({"type": ColumnDataSource}) if "name" in s.data)
+    assert any(markers.data["name"])
+    figure.update(b.snapshot(), many)
+    assert len(markers.data["x"]) == MOST_LINES + 1
+    assert {*markers.data["name"]} == {""}
 
 
 # the result

@@ -8,7 +8,7 @@ from bokeh.models import GlyphRenderer, Scatter, Segment
 from support.jobs import builders as b
 
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
-from dlrover_nb.core.structs.views.snapshot import JobSnapshot
+from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.widgets.clusters.many.figure import Figure
 from dlrover_nb.widgets.jobs.review_card import Link
 from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
@@ -17,9 +17,14 @@ from dlrover_nb.widgets.live.job_view_model import ViewState
 
 def grid_of(snapshot: JobSnapshot) -> ChartGrid:
     """Return the charts of a job, with its page of plans."""
-    grid = ChartGrid(snapshot, lambda _: None, lambda: None)
-    grid.update(ViewState(snapshot, b.series(), None, Link(0.0)), PLANS)
+    grid, state = ChartGrid(snapshot, lambda _: None, lambda: None), state_of(snapshot)
+    grid.open(PLANS, state)
+    grid.update(state, PLANS)
     return grid
+
+
+def state_of(snapshot: JobSnapshot, series: SeriesChunk | None = None) -> ViewState:
+    return ViewState(snapshot, series or b.series(), None, Link(0.0))
 
 
 def marked(high):
@@ -70,6 +75,8 @@ def cross_height(grid: ChartGrid, chart: str) -> float:
 
 def test_bokeh_finds_no_fault_in_figures_that_have_no_data_yet():
     grid = ChartGrid(b.snapshot(), lambda _: None, lambda: None)
+    for page in grid.pages:
+        grid.open(page, state_of(b.snapshot(front=None, curves=()), SeriesChunk(0, {}, {})))
     figures = [panel.root for each in grid.figures.values() for panel in each.panels] + [Figure().root]
     issues = check_integrity(figures)
     assert (issues.error, issues.warning) == ([], [])

@@ -199,11 +199,17 @@ def _choose(cell: Cell) -> None:
     cell.screen.sliders.choose(b.plan(1 + cell.n_named % 4, 1, 0.5, 0.5))
 
 
+def _open(cell: Cell) -> None:
+    """Open the next page."""
+    names, chosen = cell.screen.tabs.names, cell.screen.tabs.model.active
+    cell.screen.tabs.choose(names[(0 if chosen is None else chosen + 1) % len(names)])
+
+
 def _end(cell: Cell) -> None:
     cell.master.state = replace(cell.master.state, phase=JobPhase.SUCCEEDED)
 
 
-HAPPENINGS = (_propose, _new_node, _apply, _choose, _propose, _new_node)
+HAPPENINGS = (_propose, _new_node, _open, _apply, _choose, _open, _propose, _new_node, _open)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.training.shards import Purpose, QuarantinedShard, ShardAction
 from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound
 from dlrover_nb.widgets import units
+from dlrover_nb.widgets.charts.per_worker.age_rows import NO_AGES
 from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
 from dlrover_nb.widgets.theme import UNSEEN
@@ -65,20 +66,63 @@ def test_one_chart_stands_on_the_first_screen_and_a_page_adds_its_own(page, scre
     assert len(shown_plots(screen.layout)) == 3
 
 
-def test_glyphs_of_each_chart_are_there_before_a_page_is_opened(page, screen):
+def test_figures_of_a_page_are_made_when_it_is_opened_and_stay(page, screen):
+    """Each figure of a document makes all of it slower, shown or not."""
+    page.redraw()
+    assert plots_of(screen) == [screen.chart_grid.figures["throughput"].root]
+    page.open("Rows")
+    page.draw()
+    assert {*screen.chart_grid.figures} == {"throughput", "shards", "rounds"}
+    before = plots_of(screen)
+    page.open("Memory")
+    page.draw()
+    page.open("Rows")
+    page.draw()
+    assert [plot for plot in before if plot not in plots_of(screen)] == []
+    assert {*screen.chart_grid.figures} == {"throughput", "shards", "rounds", "memory"}
+
+
+def plots_of(screen) -> list[Plot]:
+    """Return all figures of a screen's document, shown or not."""
+    return [*screen.layout.get_root().select({"type": Plot})]
+
+
+def test_glyphs_of_each_chart_are_there_when_its_page_gets_it(page, screen, monkeypatch):
     """A browser takes seconds for glyphs that come one by one."""
-    before = [*screen.layout.get_root().select({"type": GlyphRenderer})]
+    counts, open_page = dict[str, int](), screen.tabs.open
+
+    def open_and_count(name, parts) -> None:
+        open_page(name, parts)
+        counts[name] = n_glyph(screen)
+
+    monkeypatch.setattr(screen.tabs, "open", open_and_count)
+    page.redraw()
     for name in screen.tabs.names:
         page.open(name)
         page.draw()
-    after = [*screen.layout.get_root().select({"type": GlyphRenderer})]
-    assert len(after) <= len(before) + 1, "the sample of the cross in a legend comes with it"
+        page.redraw()
+        later = n_glyph(screen) - counts[name]
+        assert later <= (name == "Plans"), "the sample of the cross in a legend comes with it"
+
+
+def n_glyph(screen) -> int:
+    return len([*screen.layout.get_root().select({"type": GlyphRenderer})])
+
+
+def test_a_page_that_is_opened_late_shows_the_present_state_at_once(master, page, screen):
+    page.redraw()
+    nodes = ("worker-0", "ps-0", "worker-1")
+    master.chunks.append(b.series(303, nodes=nodes, start=300, cursor=master.chunks[-1].cursor + 1))
+    page.redraw()
+    page.open("Memory")
+    page.draw()
+    assert "worker-1" in {each.name for each in screen.chart_grid.figures["memory"].root.renderers}
 
 
 def test_a_further_chart_of_a_page_takes_no_room_until_it_has_data(master, page, screen):
-    rounds = screen.chart_grid.figures["rounds"].root
     page.open("Rows")
     page.draw()
+    rounds = screen.chart_grid.figures["rounds"].root
     assert not rounds.visible
     quality = Evaluation(0.93, 0.14, 20_000)
     master.state = b.snapshot(rounds=tuple(EvaluationRound(n, b.START_S + n, quality) for n in (1, 2)))
@@ -88,7 +132,7 @@ def test_a_further_chart_of_a_page_takes_no_room_until_it_has_data(master, page,
 
 def test_the_pages_stand_in_the_order_of_what_is_asked(screen):
     assert screen.tabs.model.labels == [
-        "Why?", "Plans", "Memory", "Nodes", "Rows", "Scores", "Logs", "Numbers", "Run again",
+        "Why?", "Plans", "Memory", "Nodes", "Rows", "Staleness", "Scores", "Logs", "Numbers", "Run again",
     ]  # fmt: skip
     assert screen.tabs.chosen == ""
 
@@ -103,14 +147,35 @@ def test_what_else_one_could_do_opens_the_charts_that_its_cross_stands_on(page, 
     assert screen.tabs.chosen == "Memory", "what a user opened stays"
 
 
-def test_all_charts_over_time_share_one_range_of_time(screen):
+def test_all_charts_over_time_share_one_range_of_time_whenever_their_page_is_opened(page, screen):
     figures = screen.chart_grid.figures
-    names = ("memory", "workers", "breakdown", "shards")
+    times = figures["throughput"].root.x_range
+    times.update(start=20.0, end=40.0)  # as a browser sets it, where a user zooms
+    for name in screen.chart_grid.pages:
+        page.open(name)
+        page.draw()
+    names = ("memory", "workers", "breakdown", "shards", "staleness", "distance", "batches")
     over_time = {name: figures[name].panels[-1].root for name in names}
     over_time["stragglers"] = figures["stragglers"].panels[0].root
     for name, figure in over_time.items():
-        assert figure.x_range is figures["throughput"].root.x_range, name
-    assert figures["front"].root.x_range is not figures["throughput"].root.x_range
+        assert figure.x_range is times, name
+    assert (times.start, times.end) == (20.0, 40.0)
+    assert figures["front"].root.x_range is not times
+
+
+def test_the_page_of_staleness_compares_workers_and_says_why_ages_are_not_known(page, screen):
+    page.open("Staleness")
+    page.draw()
+    figures = screen.chart_grid.figures
+    names = ("staleness", "distance", "batches", "consumed")
+    assert all(figures[name].root.visible for name in names)
+    assert NO_AGES not in page.text
+    page = page_of(Master(series=replace(b.series(), ages={})))
+    page.open("Staleness")
+    page.draw()
+    figures = page.screen.chart_grid.figures
+    assert [figures[name].root.visible for name in names] == [False, False, True, True]
+    assert NO_AGES in page.text
 
 
 def test_why_is_asked_for_on_request_and_again_for_another_proposal(master, page):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from bokeh.document import Document
 from bokeh.io.doc import _PATCHED_CURDOCS
-from bokeh.models import Axis, Button, Div, ImportedStyleSheet, Plot, TextInput
+from bokeh.models import Axis, Button, Div, GlyphRenderer, ImportedStyleSheet, Plot, TextInput
 from panel.io.model import add_to_doc
 from panel.io.state import set_curdoc
 from support.browser.chromium import outside
@@ -20,6 +20,7 @@ from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.widgets.charts import CHARTS
 from dlrover_nb.widgets.live.browser.poller import Poller
 from dlrover_nb.widgets.live.live_view import LiveView
 
@@ -219,6 +220,33 @@ def test_a_press_while_the_view_is_drawn_loses_nothing_of_the_drawing(master, vi
     until(lambda: shows(screen, "rejected"))
     (memory,) = page.doc.select({"type": Plot, "id": screen.chart_grid.figures["memory"].root.id})
     assert "worker-1" in {renderer.name for renderer in memory.renderers}
+    assert not differences(screen, page)
+
+
+def test_each_page_comes_whole_when_it_is_opened_and_its_changes_follow(master, view, screen, page):
+    for i, name in enumerate(screen.tabs.names):
+        page.say(screen.tabs.model, "active", i)
+        assert screen.tabs.chosen == name
+        assert not differences(screen, page)
+        master.pass_time()
+        view.poll()
+        assert not differences(screen, page)
+    roots = [figure.root.id for figure in screen.chart_grid.figures.values()]
+    assert all(page.doc.get_model_by_id(root) for root in roots)
+    assert len(roots) == len(CHARTS)
+    sheets = [str(sheet.url) for sheet in page.doc.select({"type": ImportedStyleSheet})]
+    assert not outside([url for url in sheets if "://" in url])
+
+
+def test_a_tap_on_a_page_that_was_opened_later_shows_its_plan(screen, page):
+    page.say(screen.tabs.model, "active", screen.tabs.names.index("Plans"))
+    tapped = b.front().candidates[0]
+    renderers = screen.chart_grid.figures["front"].root.select({"type": GlyphRenderer})
+    sources = (each.data_source for each in renderers if "words" in each.data_source.data)
+    front = next(each for each in sources if tapped.cost in each.data["x"])
+    page.say(front.selected, "indices", [front.data["x"].index(tapped.cost)])
+    assert "Close" in {button.label for button in page.doc.select({"type": Button})}, "the sliders are open"
+    assert screen.sliders.plan == tapped.plan
     assert not differences(screen, page)
 
 

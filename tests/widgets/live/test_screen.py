@@ -342,11 +342,16 @@ def test_the_cross_lies_where_the_plan_of_the_sliders_does(page, screen):
     [
         ("", ()), ("Why?", ()), ("Plans", ("curve", "front")), ("Memory", ("memory",)),
         ("Nodes", ("workers", "breakdown", "stragglers")),
-        ("Rows", ("shards", "rounds")), ("Logs", ()),
+        ("Rows", ("shards", "rounds")), ("Staleness", ("staleness", "distance", "batches", "consumed")),
+        ("Logs", ()),
     ],
 )  # fmt: skip
 def test_a_chart_that_is_not_shown_is_not_updated(page, screen, monkeypatch, opened, names):
     updated = []
+    for name in screen.tabs.names:
+        page.open(name)
+        page.draw()
+    screen.tabs.model.active = None
     for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
     if opened:
@@ -360,9 +365,10 @@ def test_charts_of_the_fit_are_drawn_every_few_ticks_and_at_once_when_something_
     master, model, page, screen, monkeypatch
 ):
     updated = []
+    page.open(PLANS)
+    page.draw()
     for name, figure in screen.chart_grid.figures.items():
         monkeypatch.setattr(figure, "update", lambda *_, name=name: updated.append(name))
-    page.open(PLANS)
     for _ in range(4 * FIT_EVERY):
         page.draw()
     assert [updated.count(name) for name in ("front", "curve", "throughput")] == [4, 4, 4 * FIT_EVERY]

@@ -90,6 +90,11 @@ class RenderTarget:
         Called when a notebook's page has rendered the view.
     rests
         Whether what was drawn last stays as it is, so that a page need not hear more to be up to date.
+
+    Attributes
+    ----------
+    add
+        Called before `show`; a view whose parts come later adds them here, within `changed`.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class RenderTarget:
     ) -> None:
         self._body, self._on_connect, self._on_close = body, on_connect, on_close
         self._show_body, self._rests = show, rests
+        self.add: Callable[[], None] = lambda: None
         self._root = self  # the target in the cell: this one, or the one that contains it
         self.lock = lock or threading.RLock()
         self._queued = False
@@ -187,8 +193,10 @@ class RenderTarget:
         self._queued = False
         if self._doc is None or not _is_seen(self._doc):
             return
-        with set_curdoc(self._doc), self._frozen():
-            self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
+        with set_curdoc(self._doc):
+            self.add()
+            with self._frozen():
+                self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
     def _flush_notebook(self) -> None:
         later: list[RenderTarget] | None = getattr(_TAKING_IN, "later", None)
@@ -197,6 +205,7 @@ class RenderTarget:
             return
         with self.lock, self._root.lock:  # the same lock where this target is within another
             if self._root._is_open():  # noqa: SLF001 - of the same class
+                self.add()
                 with self._frozen():
                     self._show()
                 self.push()

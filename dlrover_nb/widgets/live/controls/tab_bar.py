@@ -1,8 +1,8 @@
 """A row of buttons that shows one page of several below it; at first none.
 
-The first screen then holds what is always asked, and a page that is not shown costs nothing: its owner draws
-what `TabBar.chosen` names. Bokeh's own tabs were rejected: their heads are no buttons, so neither a keyboard
-nor a screen reader opens them.
+The first screen then holds what is always asked, and a page that is not shown costs nothing: its parts are
+made when it is opened for the first time, and its owner draws what `TabBar.chosen` names. Bokeh's own tabs
+were rejected: their heads are no buttons, so neither a keyboard nor a screen reader opens them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlrover_nb.widgets.live.controls.elements import pane
 from dlrover_nb.widgets.theme import ANY, TABS, WIDGETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 
@@ -25,18 +25,17 @@ class TabBar:
 
     Parameters
     ----------
-    pages
-        The parts of each page by its name.
+    names
+        The names of the pages.
     on_choose
-        Called when another page was chosen; `show` then makes it visible.
+        Called when another page was chosen; `open` then takes its parts, and `show` makes it visible.
     """
 
-    def __init__(self, pages: Mapping[str, Sequence[object]], on_choose: Callable[[], None]) -> None:
-        self.names, self._on_choose = (*pages,), on_choose
-        self._pages = tuple(
-            pn.Column(*parts, sizing_mode="stretch_width", visible=False, styles=ANY)
-            for parts in pages.values()
-        )
+    def __init__(self, names: Sequence[str], on_choose: Callable[[], None]) -> None:
+        self.names, self._on_choose = (*names,), on_choose
+        self._pages = {
+            name: pn.Column(sizing_mode="stretch_width", visible=False, styles=ANY) for name in names
+        }
         self.model = RadioButtonGroup(
             labels=[*self.names], active=None, sizing_mode="stretch_width", stylesheets=[WIDGETS, TABS],
             html_attributes={"role": "group", "aria-label": "More of this job"},
@@ -46,7 +45,8 @@ class TabBar:
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types
         """The buttons above the pages."""
-        return pn.Column(pane(self.model), *self._pages, sizing_mode="stretch_width", styles=ANY)
+        pages = self._pages.values()
+        return pn.Column(pane(self.model), *pages, sizing_mode="stretch_width", styles=ANY)
 
     @property
     def chosen(self) -> str:
@@ -57,11 +57,21 @@ class TabBar:
         """Choose a page, as a press of its button does."""
         self.model.active = self.names.index(name)
 
+    @property
+    def to_open(self) -> str:
+        """The name of the page that is shown, if it has no parts yet; empty: it has, or none is shown."""
+        return self.chosen if self.chosen and not self._pages[self.chosen].objects else ""
+
+    def open(self, name: str, parts: Sequence[object]) -> None:
+        """Give the chosen page its parts, and show it."""
+        self._pages[name].objects = [*parts]
+        self.show()
+
     def show(self) -> None:
         """Show the chosen page, and hide the others."""
-        for i, page in enumerate(self._pages):
-            if page.visible != (i == self.model.active):
-                page.visible = i == self.model.active
+        for name, page in self._pages.items():
+            if page.visible != (name == self.chosen):
+                page.visible = name == self.chosen
 
     def _changed(self, attr: str, old: int | None, new: int | None) -> None:  # noqa: ARG002 - bokeh's signature
         self._on_choose()

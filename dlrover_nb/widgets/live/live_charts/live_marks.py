@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _SCALE = {"circle": 2.25, "square": 2.75, "triangle": 3.0, "diamond": 3.0}  # Bokeh's size for our radius
 _FONT = {"text_font_size": "10px", "text_baseline": "bottom", "text_align": "align"}
 _PLACE = {"x_offset": "dx", "y_offset": "dy"}  # columns of the spot of a label
+_BLANK = {  # of a layer that has no bars, titles or names any more
+    "low": math.nan, "high": math.nan, "words": "", "name": "", "align": "left", "dx": 0.0, "dy": 0.0,
+}  # fmt: skip
 _UNDER = 3.0  # px from the base line of a text down to its lower edge, which Bokeh places
 _HANG = 10.0  # px from the end of a line down to the base line of its name
 ROW_SHARE = 0.11  # of the height: a row of names of rules
@@ -61,8 +65,9 @@ class LivePoints:
     def show(self, layer: Points, spots: Sequence[Spot | None] = ()) -> bool:
         """Show the markers, with their names at these spots."""
         self._values = layer.values
-        columns = _columns(layer, spots)
-        return self._source.show({name: columns.get(name, []) for name in self._source.model.data})
+        columns: dict[str, list[object]] = {name: [value] * len(layer.x) for name, value in _BLANK.items()}
+        columns |= _columns(layer, spots)
+        return self._source.show({name: columns[name] for name in self._source.model.data})
 
     def _tapped(self, attr: str, old: list[int], new: list[int]) -> None:  # noqa: ARG002 - bokeh's signature
         if new and self._on_tap and new[0] < len(self._values):
