@@ -7,7 +7,8 @@ Notes
 -----
 NEARCHUS (Tariq et al.) rests on one finding: the training speed of a job follows the cores that its nodes
 use, whatever their number and size. So it raises what is used, step by step, and needs neither a fit nor a
-history. The capacity of a link is given by the job file, or measured by workers when they begin.
+history. The capacity of a link is given by the job file, or measured by probes of workers, and
+checked against what is carried.
 """
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis, diagnose

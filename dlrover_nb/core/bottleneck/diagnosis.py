@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
 
 BITS_PER_GBIT = 1e9
-LINK_UNKNOWN = (
-    "we do not know whether a PS's network is full, because no worker has measured its link: set "
-    "link_gbit_per_s to the capacity of a node's link"
-)
+NO_PROBE = "no worker has measured its link"
 
 
 class Bottleneck(StrEnum):
@@ -120,8 +117,13 @@ def _fullest(use: JobUse) -> NodeUse | None:
 def _network(use: JobUse, full: NodeUse | None) -> str:
     link = use.link_bytes_per_s
     if link is None:
-        return LINK_UNKNOWN
-    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
+        why = use.link_source or NO_PROBE
+        return (
+            f"we do not know whether a PS's network is full, because {why}: set link_gbit_per_s to the "
+            "capacity of a node's link"
+        )
+    source = f" ({use.link_source})" if use.link_source else ""
+    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s{source}"
     if full is None:
         return f"no PS's network exceeds {capacity} in more than {percent(PAPER.link_samples)} of its samples"
     n_sample = len(full.bytes_per_s[-PAPER.n_link :])
