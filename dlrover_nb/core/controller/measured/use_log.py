@@ -6,11 +6,11 @@ more nodes report than a plan has, the one that was silent for longest is droppe
 
 A link's capacity is what the job file says, else the most that a probe of any worker carried. A probe may be
 far too low: one that ran under a CPU quota, or beside other programs, measured their waits. So real traffic
-has the last word. Where a PS carried a little more, that is the capacity; where it carried far more than
-was said or measured, that number was wrong, and the capacity is unknown until a better probe. Workers do not
-count here: what they share with a PS in memory is in their figures, and crosses no link. Rejected: to take
-what was carried for the capacity. A PS that always carries the same would be at its own limit by definition,
-and its network full.
+has the last word. Where a PS carried a little more than a probe, that is the capacity; where it carried far
+more than was said or measured, that number was wrong, and the capacity is unknown until a better probe.
+Workers do not count here: what they share with a PS in memory is in their figures, and crosses no link.
+Rejected: to take what was carried for the capacity. A PS that always carries the same would be at its own
+limit by definition, and its network full.
 """
 
 from __future__ import annotations
@@ -145,6 +145,6 @@ class UseLog:
             return None, ""
         link = gbit_per_s * BYTES_PER_GBIT
         if PAPER.link * self._carried <= link:
-            return max(link, self._carried), source
+            return link if self._given else max(link, self._carried), source
         carried = self._carried / BYTES_PER_GBIT
         return None, f"a PS carried {carried:.2g} Gbit/s, more than {source} ({gbit_per_s:.2g} Gbit/s)"

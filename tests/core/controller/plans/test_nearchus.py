@@ -268,9 +268,9 @@ def test_the_link_is_what_the_job_tells_or_else_the_most_that_a_worker_measured(
     assert unknown.use.link_source == "the most that a worker's probe carried"
 
 
-def carrying(role: Role, n_byte: int, probed: float, *, n: int = 5) -> UseLog:
+def carrying(role: Role, n_byte: int, probed: float, *, n: int = 5, said: float | None = None) -> UseLog:
     """Return the record of a job in which a node carried bytes in each of `n` seconds."""
-    log = UseLog(0.0, None)
+    log = UseLog(0.0, said)
     log.restart(START, 0.0)
     for at_s in range(1, n + 1):
         log.add(replace(sample("x", role, at_s), n_byte_received=n_byte), at_s)
@@ -295,3 +295,8 @@ def test_the_capacity_of_a_link_is_not_below_what_a_ps_carried():
     assert carrying(Role.PS, 1_050_000, 0.008).use.link_bytes_per_s == 1_050_000
     assert carrying(Role.PS, 9_000_000, 0.008, n=4).use.link_bytes_per_s == 1e6, "a message is no rate"
     assert carrying(Role.WORKER, 9_000_000, 0.008).use.link_bytes_per_s == 1e6, "it may share memory"
+    said = carrying(Role.PS, 1_050_000, 0.0, said=0.008).use
+    assert (said.link_bytes_per_s, said.link_source) == (1e6, "link_gbit_per_s of the job")
+    wrong = carrying(Role.PS, 9_000_000, 0.0, said=0.008).use
+    assert wrong.link_bytes_per_s is None
+    assert "more than link_gbit_per_s of the job (0.008 Gbit/s)" in wrong.link_source
