@@ -10,12 +10,13 @@ import pytest
 from support.plans.restarted_controller import difference, restarted
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
+from dlrover_nb.core.bottleneck import steps
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.measured.use_log import N_PLAN, UseLog
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.policies import POLICIES
-from dlrover_nb.core.planner.policies.nearchus import small_start, steps
+from dlrover_nb.core.planner.policies.nearchus import small_start
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.job import JobSpec
