@@ -66,6 +66,7 @@ class Cluster:
     name: str
     cores: float
     n_server: int
+    server_cores: float
     link_gbit_per_s: float
 
     @property
@@ -73,8 +74,8 @@ class Cluster:
         return self.link_gbit_per_s * 1e9 / 8
 
 
-A = Cluster("A", 100.0, 9, 1.0)
-B = Cluster("B", 300.0, 9, 50.0)
+A = Cluster("A", 100.0, 9, 20.0, 1.0)
+B = Cluster("B", 300.0, 9, 64.0, 50.0)
 
 
 def usable(cores: float) -> float:
@@ -113,6 +114,10 @@ def measured(model: Model, nodes: Nodes, cluster: Cluster) -> JobUse:
         bytes_per_s = (rate,) * N_SAMPLE if is_ps else ()
         found.append(NodeUse(f"{role}-{i}", role, cores, (used,) * N_SAMPLE, bytes_per_s))
     return JobUse(plan_of(nodes), tuple(found), (), cluster.link_bytes_per_s)
+
+
+def nodes_of(plan: ResourcePlan) -> Nodes:
+    return ((Role.PS, plan.ps.cpu),) * plan.ps.count + ((Role.WORKER, plan.worker.cpu),) * plan.worker.count
 
 
 def plan_of(nodes: Nodes) -> ResourcePlan:

@@ -1,4 +1,4 @@
-"""Laws of the bottleneck's measures, of the search for a plan, and of the queues of a cluster."""
+"""Laws of the bottleneck's measures, and of the search for a plan."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.plans.job_queues import JobQueues, WaitingJob
 
 from dlrover_nb.core.bottleneck import (
-    PAPER,
     Bottleneck,
     JobUse,
     NodeUse,
@@ -22,15 +20,14 @@ from dlrover_nb.core.bottleneck import (
     fixed_roles,
     fruitless,
     is_stable,
+    next_plan,
     node_moves,
     remedy_between,
     start_plan,
     wanted,
-    with_remedy,
+    way_back,
 )
-from dlrover_nb.core.bottleneck.remedy_plans import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.bottleneck.use import efficiency
-from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
@@ -75,33 +72,7 @@ def test_the_efficiency_of_a_job_does_not_depend_on_the_unit_of_a_core(rows, fac
     assert efficiency(nodes_of(scaled_rows)) == pytest.approx(efficiency(nodes_of(rows)))
 
 
-@given(some_nodes)
-def test_reassignment_keeps_the_sum_and_takes_from_no_node_what_it_uses(rows):
-    nodes = nodes_of(rows)
-    for change in (balanced, moved):  # between roles after the balance within each, as the paper assumes
-        after = change(nodes)
-        assert sum(after) == pytest.approx(sum(node.allocated_cores for node in nodes))
-        assert all(a >= node.cores() * (1 - 1e-9) for a, node in zip(after, nodes, strict=True))
-        nodes = tuple(replace(node, allocated_cores=a) for a, node in zip(after, nodes, strict=True))
-
-
-@given(some_nodes)
-def test_cores_move_between_roles_only_where_one_is_above_the_threshold_and_one_below(rows):
-    nodes = nodes_of(rows)
-    by_role = [efficiency([n for n in nodes if n.role is role]) for role in Role]
-    is_lopsided = min(by_role) < PAPER.assignment <= max(by_role)
-    assert (moved(nodes) != tuple(n.allocated_cores for n in nodes)) == is_lopsided
-
-
-def test_the_cores_of_a_role_with_an_idle_node_follow_what_its_nodes_use():
-    rows = [(Role.WORKER, 4.0, 0.4), (Role.WORKER, 4.0, 1.0), (Role.WORKER, 2.0, 1.0), (Role.PS, 1.0, 0.9)]
-    assert balanced(nodes_of(rows)) == pytest.approx((16 / 7.6, 40 / 7.6, 20 / 7.6, 1.0))
-
-
-def test_a_start_is_one_ps_and_two_workers_on_an_even_part_of_the_budget():
-    assert start_cores(100, 0.15) == pytest.approx((5, 5, 5))
-    assert scaled((5, 5, 5), 22.5) == pytest.approx((7.5, 7.5, 7.5))
-    assert spread((6, 6, 0)) == pytest.approx((4, 4, 4))
+def test_a_start_is_one_ps_and_two_workers_on_a_part_of_the_budget():
     assert start_plan(plan(7, 1, 3, 1), BOUNDS, 100) == plan(2, 4, 1, 4)
 
 
@@ -138,13 +109,40 @@ def test_without_the_capacity_of_a_link_no_network_is_claimed_and_the_sentence_s
 def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_do_not_count():
     small = used(plan(2, 1, 1, 0.25), 0.97, 0.2)
     assert diagnose(small).bottleneck is Bottleneck.MAXIMUM_UTILIZATION
-    fixed = fixed_roles(small.plan, BOUNDS, Pins())
+    fixed = fixed_roles(small, BOUNDS, Pins())
     assert fixed == {Role.PS}
     assert (
         diagnose(small, fixed=fixed).words
         == "No bottleneck: 88 % of 2.25 cores are used (workers 97 %, PS 20 %)."
     )
-    assert fixed_roles(plan(2, 1, 1, 1), BOUNDS, Pins(worker_cpu=1.0)) == {Role.WORKER}
+    idle = used(plan(2, 1, 1, 1), 0.97, 0.1)
+    assert fixed_roles(idle, BOUNDS, Pins()) == frozenset()
+    assert fixed_roles(idle, BOUNDS, Pins(worker_cpu=1.0)) == {Role.WORKER}
+
+
+def test_ps_give_up_no_cores_where_the_next_smaller_size_is_too_small_for_what_they_do():
+    assert fixed_roles(used(plan(4, 4, 1, 2), 0.97, 0.5), BOUNDS, Pins()) == {Role.PS}
+    assert fixed_roles(used(plan(4, 4, 1, 2), 0.97, 0.3), BOUNDS, Pins()) == frozenset()
+
+
+def test_a_ps_that_uses_all_its_cores_is_the_bottleneck_of_workers_that_wait():
+    waits = used(plan(4, 4, 2, 1), 0.7, 1.0, link=GBIT)
+    assert diagnose(waits).bottleneck is Bottleneck.PS_COMPUTE
+    assert diagnose(waits).words == (
+        "The computing of a PS is the bottleneck: ps-0 uses 100 % of its 1 cores; 73 % of 18 cores are used "
+        "(workers 70 %, PS 100 %); no PS's network exceeds 90 % of 1 Gbit/s in more than 10 % of its samples."
+    )
+    busy = used(plan(4, 4, 2, 1), 0.9, 1.0)
+    assert wanted(diagnose(busy)) == (Remedy.PS_CORES, Remedy.ADD_PS)
+    assert next_plan(busy, BOUNDS, Pins(), lambda p: p.total_cpu <= 24).plan == plan(4, 4, 2, 2)
+    assert next_plan(busy, BOUNDS, Pins(ps_cpu=1.0), lambda _: True).plan == plan(4, 4, 3, 1)
+    one_hot = replace(
+        busy, nodes=tuple(replace(n, used_cores=(0.3,) * 5) if n.node == "ps-1" else n for n in busy.nodes)
+    )
+    assert diagnose(one_hot).bottleneck is Bottleneck.PS_COMPUTE, "all wait for the slowest PS"
+    assert diagnose(used(plan(4, 4, 2, 1), 0.97, 1.0)).bottleneck is Bottleneck.NONE, "no worker waits"
+    full = used(plan(4, 4, 2, 1), 0.7, 1.0, link=GBIT, full=4)
+    assert diagnose(full).bottleneck is Bottleneck.PS_NETWORK
 
 
 def test_a_change_in_vain_is_not_tried_again_until_another_one_bears_fruit():
@@ -159,11 +157,66 @@ def test_the_cores_of_a_node_that_was_added_must_be_used(used_cores, in_vain):
     assert fruitless([Step(None, 4.0, 5.0), Step(Remedy.ADD_WORKER, used_cores, 6.0)]) == in_vain
 
 
+def test_a_ps_that_frees_workers_bears_fruit_though_they_were_in_vain_before():
+    """Workers beside a full link were idle; one more PS uses their cores, of which it brought none."""
+    steps = [Step(None, 57, 59), Step(Remedy.MORE_WORKERS, 62, 90), Step(Remedy.ADD_PS, 82, 92)]
+    assert fruitless(steps[:2]) == {Remedy.MORE_WORKERS}
+    assert fruitless(steps) == frozenset()
+
+
+def test_a_job_grows_by_more_workers_of_the_size_that_they_use():
+    """On a ladder of doubles a job of 2 workers ended at 3 of half the size: with fewer cores than before."""
+    law = Truth(80.0, 1e6, 0.05)
+    plans = search(law, 100, Pins())
+    assert law.use(plans[-1], ()).cores() > 0.9 * 100
+    assert len(plans) <= 12
+    counts = [each.worker.count for each in plans]
+    assert counts == sorted(counts)
+    assert max(b / a for a, b in itertools.pairwise(counts)) <= 2
+
+
+@given(st.sampled_from(SIZES[1:]), st.integers(1, 12))
+def test_workers_are_spread_with_the_cores_that_they_have(cpu, n_worker):
+    now = plan(n_worker, cpu, 1, 0.25)
+    option = next_plan(used(now, 0.7, 0.5), BOUNDS, Pins(), lambda _: True)
+    if 2 * n_worker <= 24:
+        assert option.plan.worker.total_cpu == now.worker.total_cpu
+        assert (option.plan.worker.cpu, remedy_between(now, option.plan)) == (cpu / 2, Remedy.ADD_WORKER)
+
+
+def test_workers_whose_number_is_pinned_are_not_made_smaller():
+    now = plan(2, 4, 1, 1)
+    assert next_plan(used(now, 0.7, 0.7), BOUNDS, Pins(workers=2), lambda _: True) is None
+    assert next_plan(used(now, 0.7, 0.7), BOUNDS, Pins(), lambda _: True).plan == plan(4, 2, 1, 1)
+
+
+def test_a_search_that_has_ended_goes_back_to_a_plan_that_was_clearly_faster():
+    before, now = plan(2, 1, 1, 1), plan(4, 1, 1, 1)
+    use = replace(used(now, 0.5, 0.5), earlier=(PlanUse(before, 2.0),))
+    heavier = replace(now, worker=replace(now.worker, memory_mib=2048))
+    more = replace(use, plan=heavier)
+    assert way_back(use, {before.axes: 110.0, now.axes: 100.0}, lambda _: True) == (
+        before,
+        pytest.approx(0.1),
+    )
+    plan_back, _ = way_back(more, {before.axes: 110.0, now.axes: 100.0}, lambda _: True)
+    assert plan_back.worker.memory_mib == 2048, "memory that grew since stays"
+    assert way_back(use, {before.axes: 104.0, now.axes: 100.0}, lambda _: True) is None
+    assert way_back(use, {before.axes: 110.0, now.axes: 100.0}, lambda _: False) is None
+    assert way_back(use, {now.axes: 100.0}, lambda _: True) is None
+
+
 def test_one_more_ps_is_the_last_choice_where_the_ps_are_busy_themselves():
     busy = diagnose(used(plan(2, 4, 1, 4), 0.85, 0.9))
     assert wanted(busy) == (Remedy.ADD_WORKER, Remedy.ADD_PS)
     assert wanted(diagnose(used(plan(2, 4, 1, 4), 0.7, 0.3))) == (Remedy.ADD_WORKER,)
     assert wanted(diagnose(used(plan(2, 4, 1, 4), 0.9, 0.3))) == (Remedy.MOVE_CORES, Remedy.ADD_WORKER)
+
+
+def test_workers_that_use_their_cores_grow_although_the_ps_leave_some_idle():
+    idle_ps = diagnose(used(plan(2, 4, 1, 4), 0.97, 0.3))
+    assert idle_ps.bottleneck is Bottleneck.MAXIMUM_UTILIZATION
+    assert wanted(idle_ps) == (Remedy.SCALE_UP, Remedy.MORE_WORKERS, Remedy.MOVE_CORES)
 
 
 # the search on any job whose use grows with its cores
@@ -198,22 +251,10 @@ def search(truth: Truth, budget: float, held: Pins) -> list[ResourcePlan]:
     plans = [now]
     for _ in range(2000):
         use = truth.use(now, earlier)
-        trail = [*earlier, PlanUse(now, use.cores())]
-        kinds = [None, *(remedy_between(a.plan, b.plan) for a, b in itertools.pairwise(trail))]
-        in_vain = fruitless(
-            Step(k, e.used_cores, e.plan.total_cpu) for k, e in zip(kinds, trail, strict=True)
-        )
-        found = diagnose(use, fixed=fixed_roles(now, BOUNDS, held))
-        ran = {each.plan for each in trail}
-
-        def holds(p: ResourcePlan, ran=ran) -> bool:
-            return p.total_cpu <= budget and p not in ran
-
-        options = (with_remedy(r, use, BOUNDS, pins=held, holds=holds) for r in wanted(found))
-        after = next((p for p in options if p and remedy_between(now, p) not in in_vain), None)
-        if after is None:
+        option = next_plan(use, BOUNDS, held, lambda p: p.total_cpu <= budget)
+        if option is None:
             return plans
-        earlier, now = tuple(trail), after
+        earlier, now = (*earlier, PlanUse(now, use.cores())), option.plan
         plans.append(now)
     raise AssertionError("the search does not end")
 
@@ -239,54 +280,6 @@ def test_a_job_with_a_full_link_gets_ps_until_it_is_not_full():
     plans = search(Truth(1e6, 3.0, 0.05), 20, Pins())
     assert plans[-1].ps.count >= 4
     assert plans[-1].worker.total_cpu >= 12
-
-
-# queues
-
-
-@st.composite
-def lives(draw):
-    n = draw(st.integers(1, 12))
-    sizes = draw(st.lists(st.tuples(st.floats(1, 40), st.floats(0, 80)), min_size=n, max_size=n))
-    acts = draw(
-        st.lists(st.tuples(st.sampled_from("sfrag"), st.integers(0, 11), st.floats(0, 120)), max_size=60)
-    )
-    return [WaitingJob(f"j{i}", a, a + b) for i, (a, b) in enumerate(sizes)], acts
-
-
-@given(lives())
-def test_the_queues_lose_no_job_give_no_core_twice_and_start_in_order(life):
-    jobs, acts = life
-    queues, submitted = JobQueues(50.0), []
-    for act, i, size in acts:
-        running = queues.running
-        if act == "s" and len(submitted) < len(jobs):
-            submitted.append(jobs[len(submitted)].name)
-            queues = queues.submit(jobs[len(submitted) - 1])
-        elif act == "f" and running:
-            queues = queues.finish(running[i % len(running)].name)
-        elif act in "rg" and running:
-            queues = queues.resize(running[i % len(running)].name, size)
-        else:
-            queues = queues.admit()
-        assert sorted(queues.names) == sorted(submitted)
-        assert sum(job.cores for job in queues.running) <= 50 + 1e-6
-        assert all(0 <= job.cores <= job.budget_cores + 1e-9 for job in queues.running)
-        assert [job.name for job in queues.waiting] == submitted[len(submitted) - len(queues.waiting) :]
-    while queues.waiting or queues.running:
-        queues = queues.admit()
-        queues = queues.finish(queues.running[0].name)
-    assert sorted(queues.finished) == sorted(submitted)
-
-
-def test_a_job_that_can_never_start_or_does_not_run_is_refused():
-    queues = JobQueues(10.0).submit(WaitingJob("a", 5, 10))
-    with pytest.raises(InvalidValueError, match="unique"):
-        queues.submit(WaitingJob("a", 5, 10))
-    with pytest.raises(InvalidValueError, match=r"cluster of 10 cores, got 11 for 'b'"):
-        queues.submit(WaitingJob("b", 11, 12))
-    with pytest.raises(NotFoundError, match="running: none"):
-        queues.finish("a")
 
 
 # cores of single nodes

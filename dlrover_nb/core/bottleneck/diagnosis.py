@@ -1,9 +1,11 @@
 """The bottleneck of a job with the numbers that say so.
 
-Where nearly all cores are used there is none. Else either the network of a PS is full (PSN), so that workers
-wait, or workers have more cores than they can use (MU): a process cannot use any number of cores, and more
-processes with fewer cores each can. NEARCHUS takes MU where it finds no PSN. Where the capacity of the links
-is unknown, PSN can neither be claimed nor excluded, and the sentence says so.
+Where nearly all cores are used there is none. Else the network of a PS is full (PSN), or a PS uses all its
+cores (PSC), so that workers wait; or workers have more cores than they can use (MU): a process cannot use
+any number of cores, and more processes with fewer cores each can. NEARCHUS measures PSC in its section III
+and has no rule for it in section IV, where it takes MU wherever it finds no PSN: it would add workers to a
+job whose workers wait. Where the capacity of the links is unknown, PSN can neither be claimed nor excluded,
+and the sentence says so.
 
 Some cores cannot be taken from a role: pins fix them, or its nodes have the smallest size already. That they
 are idle says nothing about a bottleneck, so such a role is left out of the share that is judged. Rejected:
@@ -27,10 +29,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
 
 BITS_PER_GBIT = 1e9
-LINK_UNKNOWN = (
-    "we do not know whether a PS's network is full, because no worker has measured its link: set "
-    "link_gbit_per_s to the capacity of a node's link"
-)
+NO_PROBE = "no worker has measured its link"
 
 
 class Bottleneck(StrEnum):
@@ -39,6 +38,7 @@ class Bottleneck(StrEnum):
     NONE = "none"
     MAXIMUM_UTILIZATION = "maximum utilization"  # MU of NEARCHUS
     PS_NETWORK = "network of a PS"  # PSN of NEARCHUS
+    PS_COMPUTE = "computing of a PS"  # PSC of NEARCHUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Diagnosis:
         Used over allocated cores of all nodes (e_job), and of each role.
     allocated_cores
         Of all nodes.
-    network
-        What is known of the PS's links, as a clause.
+    network, busiest
+        What is known of the PS's links, and of the PS that uses most of its cores, as clauses.
     """
 
     bottleneck: Bottleneck
@@ -64,6 +64,7 @@ class Diagnosis:
     ps: float
     allocated_cores: float
     network: str
+    busiest: str
 
     @property
     def words(self) -> str:
@@ -73,6 +74,8 @@ class Diagnosis:
         match self.bottleneck:
             case Bottleneck.PS_NETWORK:
                 return f"The network of a PS is the bottleneck: {self.network}; {used}."
+            case Bottleneck.PS_COMPUTE:
+                return f"The computing of a PS is the bottleneck: {self.busiest}; {used}; {self.network}."
             case Bottleneck.MAXIMUM_UTILIZATION:
                 return f"The nodes do not use all their cores: {used}; {self.network}."
             case Bottleneck.NONE:
@@ -90,21 +93,26 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
     if not use.is_complete():
         return None
     free = frozenset(BOTH - frozenset(fixed)) or BOTH
-    judged, job = efficiency(use.of(free)), efficiency(use.nodes)
-    full = _fullest(use)
-    if judged >= PAPER.job:
-        bottleneck = Bottleneck.NONE
-    else:
-        bottleneck = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
+    judged, full = efficiency(use.of(free)), _fullest(use)
+    busiest = max(use.of({Role.PS}), key=lambda node: node.efficiency())
     return Diagnosis(
-        bottleneck,
+        _bottleneck(judged, full, busiest),
         judged,
-        job,
+        efficiency(use.nodes),
         efficiency(use.of({Role.WORKER})),
         efficiency(use.of({Role.PS})),
         round(sum(node.allocated_cores for node in use.nodes), 2),
         _network(use, full),
+        f"{busiest.node} uses {percent(busiest.efficiency())} of its {busiest.allocated_cores:g} cores",
     )
+
+
+def _bottleneck(judged: float, full: NodeUse | None, busiest: NodeUse) -> Bottleneck:
+    if judged >= PAPER.job:
+        return Bottleneck.NONE
+    if full is not None:
+        return Bottleneck.PS_NETWORK
+    return Bottleneck.PS_COMPUTE if busiest.efficiency() >= PAPER.job else Bottleneck.MAXIMUM_UTILIZATION
 
 
 def _fullest(use: JobUse) -> NodeUse | None:
@@ -120,8 +128,13 @@ def _fullest(use: JobUse) -> NodeUse | None:
 def _network(use: JobUse, full: NodeUse | None) -> str:
     link = use.link_bytes_per_s
     if link is None:
-        return LINK_UNKNOWN
-    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
+        why = use.link_source or NO_PROBE
+        return (
+            f"we do not know whether a PS's network is full, because {why}: set link_gbit_per_s to the "
+            "capacity of a node's link"
+        )
+    source = f" ({use.link_source})" if use.link_source else ""
+    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s{source}"
     if full is None:
         return f"no PS's network exceeds {capacity} in more than {percent(PAPER.link_samples)} of its samples"
     n_sample = len(full.bytes_per_s[-PAPER.n_link :])

@@ -1,20 +1,19 @@
 """A remedy as a change of plan: within bounds and pins, on the sizes that nodes may have.
 
-Sizes of nodes are a ladder, so cores are rounded to it: to the nearest size where a role's cores are spread
-over one node more, down where cores move, as a move must not cost any. Where the wanted plan is not allowed,
-smaller ones are tried, down to the present one.
+Sizes of nodes are a ladder, often of doubles, so cores are rounded to it: down where cores move, as a move
+must not cost any. Workers that are spread get the next smaller size, and there are as many of them as have
+the same cores: with one worker more of half the size the job would have fewer cores than before, and the
+search would end there. Where the wanted plan is not allowed, smaller ones are tried, down to the present one.
 
-`balanced` and `moved` are the paper's method: cores of single nodes are taken where they are idle and given
-where they are used, the sum unchanged. A plan of this product gives all
-nodes of a role the same: moves between roles are changes of plan (`with_remedy`), those within a role
-exceptions from it (`node_moves`).
+The paper gives single nodes any part of a core. A plan of this product gives all nodes of a role the same:
+cores move between roles by a change of plan (`with_remedy`), within a role by exceptions (`node_moves`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
-from statistics import fmean
+from itertools import pairwise
+from math import inf, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.remedies import Remedy
@@ -25,54 +24,13 @@ from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
+    from dlrover_nb.core.bottleneck.use import JobUse
     from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
     Holds = Callable[[ResourcePlan], bool]
 
 START_SHARE = 0.15  # of the budget: 15 of 100 cores in the paper's evaluation
-
-
-Cores = tuple[float, ...]  # of each node, in the order of the nodes
 START_PS, START_WORKERS = 1, 2
-
-
-def start_cores(budget_cores: float, share: float) -> Cores:
-    """Return the cores of the first PS and the first two workers: an even part of a share of the budget."""
-    n_node = START_PS + START_WORKERS
-    return (budget_cores * share / n_node,) * n_node
-
-
-def scaled(cores: Sequence[float], total: float) -> Cores:
-    """Return cores that sum to `total`, in the proportions of now."""
-    factor = total / sum(cores)
-    return tuple(each * factor for each in cores)
-
-
-def spread(cores: Sequence[float]) -> Cores:
-    """Return the same sum, as much for each: after a node was added to a role."""
-    return (fmean(cores),) * len(cores)
-
-
-def balanced(nodes: Sequence[NodeUse]) -> Cores:
-    """Return the cores after the node-level adjustment of each role.
-
-    Where a node uses less than the threshold, the cores of its role are divided in proportion to what its
-    nodes use, so that all have the same efficiency. A role with a node that uses nothing stays, as that node
-    would get nothing.
-    """
-    cores: dict[int, float] = {}
-    for role in Role:
-        own = [i for i, node in enumerate(nodes) if node.role is role]
-        cores |= zip(own, _balanced_role([nodes[i] for i in own]), strict=True)
-    return tuple(cores[i] for i in range(len(nodes)))
-
-
-def _balanced_role(own: Sequence[NodeUse]) -> Cores:
-    now, used = tuple(node.allocated_cores for node in own), [node.cores() for node in own]
-    if not own or min(used) <= 0 or min(node.efficiency() for node in own) >= PAPER.assignment:
-        return now
-    return tuple(sum(now) * each / sum(used) for each in used)
 
 
 def idle_cores(cores: float, share: float, others: float) -> float:
@@ -84,22 +42,6 @@ def idle_cores(cores: float, share: float, others: float) -> float:
     """
     t, used = PAPER.assignment, share * cores
     return max((t * cores - used) / (t + used / others), 0.0)
-
-
-def moved(nodes: Sequence[NodeUse]) -> Cores:
-    """Return the cores after the component-level adjustment: what one role leaves idle goes to the other.
-
-    Unchanged where both roles are above the threshold, or both below.
-    """
-    now = tuple(node.allocated_cores for node in nodes)
-    shares = {role: efficiency([node for node in nodes if node.role is role]) for role in Role}
-    giver, taker = sorted(Role, key=shares.__getitem__)
-    if not shares[giver] < PAPER.assignment <= shares[taker]:
-        return now
-    totals = {role: sum(n.allocated_cores for n in nodes if n.role is role) for role in Role}
-    idle = idle_cores(totals[giver], shares[giver], totals[taker])
-    factor = {giver: 1 - idle / totals[giver], taker: 1 + idle / totals[taker]}
-    return tuple(node.allocated_cores * factor[node.role] for node in nodes)
 
 
 def start_plan(plan: ResourcePlan, bounds: PlanBounds, budget_cores: float) -> ResourcePlan:
@@ -115,25 +57,32 @@ def start_plan(plan: ResourcePlan, bounds: PlanBounds, budget_cores: float) -> R
     return ResourcePlan(replace(worker, count=max(min(most, room), 1)), ps)
 
 
-def fixed_roles(plan: ResourcePlan, bounds: PlanBounds, pins: Pins) -> frozenset[Role]:
-    """Return the roles whose nodes can give up no cores: pinned ones, and those of the smallest size."""
-    pinned = {Role.WORKER: pins.worker_cpu, Role.PS: pins.ps_cpu}
-    return frozenset(
-        role for role in Role if pinned[role] is not None or plan.role(role).cpu <= _sizes(bounds, role)[0]
-    )
+def fixed_roles(use: JobUse, bounds: PlanBounds, pins: Pins) -> frozenset[Role]:
+    """Return the roles whose nodes can give up no cores: pinned ones, those of the smallest size, busy PS.
+
+    PS are busy where the next smaller size of the ladder is too small for what they do. Workers never are:
+    more of a smaller size can do the same.
+    """
+    plan, pinned = use.plan, {Role.WORKER: pins.worker_cpu, Role.PS: pins.ps_cpu}
+    least = {Role.WORKER: _sizes(bounds, Role.WORKER)[0], Role.PS: _enough(use, Role.PS, bounds)}
+    return frozenset(role for role in Role if pinned[role] is not None or plan.role(role).cpu <= least[role])
 
 
 def remedy_between(before: ResourcePlan, after: ResourcePlan) -> Remedy | None:
     """Return which remedy a change of plan was; None for any other, as of a user."""
     workers, ps = after.worker.count - before.worker.count, after.ps.count - before.ps.count
-    cores = [after.role(role).cpu - before.role(role).cpu for role in Role]
+    worker_cpu, ps_cpu = (after.role(role).cpu - before.role(role).cpu for role in (Role.WORKER, Role.PS))
     match (max(min(workers, 1), -1), max(min(ps, 1), -1)):
         case (1, 0):
-            return Remedy.ADD_WORKER
+            return Remedy.ADD_WORKER if worker_cpu < 0 else Remedy.MORE_WORKERS
         case (0, 1):
             return Remedy.ADD_PS
-        case (0, 0):
-            return None if not any(cores) else Remedy.MOVE_CORES if min(cores) < 0 else Remedy.SCALE_UP
+        case (0, 0) if min(worker_cpu, ps_cpu) < 0:
+            return Remedy.MOVE_CORES
+        case (0, 0) if worker_cpu > 0:
+            return Remedy.SCALE_UP
+        case (0, 0) if ps_cpu > 0:
+            return Remedy.PS_CORES
         case _:
             return None
 
@@ -146,39 +95,72 @@ def with_remedy(
     pins: Pins,
     holds: Holds,
 ) -> ResourcePlan | None:
-    """Return the plan with a remedy; None where no plan that `holds` has it."""
+    """Return the plan with a remedy; None where no plan that `holds` has it.
+
+    Pins may turn a plan into another remedy: smaller workers whose number is pinned have fewer cores than
+    now. Such plans are left out.
+    """
+    spreads = {Remedy.ADD_WORKER, Remedy.MORE_WORKERS}
+    kinds = spreads if remedy is Remedy.ADD_WORKER else {remedy}
     match remedy:
         case Remedy.SCALE_UP:
             plans = _scaled_up(use, bounds)
+        case Remedy.MORE_WORKERS:
+            plans = _more_workers(use, bounds)
         case Remedy.MOVE_CORES:
             plans = _moved(use, bounds)
         case Remedy.ADD_WORKER:
-            plans = _one_more(use.plan, Role.WORKER, bounds)
+            plans = _spread(use.plan, bounds)
+        case Remedy.PS_CORES:
+            plans = _larger_ps(use.plan, bounds)
         case Remedy.ADD_PS:
-            plans = _one_more(use.plan, Role.PS, bounds)
+            plans = _one_more_ps(use.plan, bounds)
     most_workers, most_ps = bounds.counts
     pinned = (pins.applied(plan) for plan in plans)
     within = (p for p in pinned if p.worker.count <= most_workers and p.ps.count <= most_ps)
-    return next((plan for plan in within if plan != use.plan and holds(plan)), None)
+    return next((p for p in within if remedy_between(use.plan, p) in kinds and holds(p)), None)
 
 
 def _scaled_up(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
-    """Yield plans with about half as many cores again, largest first; by more workers last.
+    """Yield plans of the same nodes with about half as many cores again, largest first.
 
-    A role with idle cores gets none, where the paper gives all nodes more in proportion: on a ladder of sizes
-    its nodes would double, and the next change would take the cores back. Workers of the largest size, or
-    of a pinned one, cannot get more cores: there are more of them then.
+    Not of a size from which workers were spread before: they could not use it.
     """
-    plan, factor = use.plan, 1 + PAPER.scale_up
-    ps_is_idle = efficiency(use.of({Role.PS})) < PAPER.assignment
-    workers = _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, factor)
-    ps = [] if ps_is_idle else _larger(_sizes(bounds, Role.PS), plan.ps.cpu, factor)
-    for worker_cpu in workers:
-        for ps_cpu in (*ps, plan.ps.cpu):
-            yield ResourcePlan(replace(plan.worker, cpu=worker_cpu), replace(plan.ps, cpu=ps_cpu))
-    now = plan.worker.count
-    for count in range(max(int(now * factor), now + 1), now, -1):
-        yield replace(plan, worker=replace(plan.worker, count=count))
+    plan, too_large = use.plan, _too_large(use)
+    for cpu in _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, 1 + PAPER.scale_up):
+        if cpu < too_large:
+            yield from _beside(use, bounds, replace(plan.worker, cpu=cpu))
+
+
+def _more_workers(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
+    """Yield plans with up to half as many workers again, of the same size."""
+    worker = use.plan.worker
+    most = max(int(worker.count * (1 + PAPER.scale_up)), worker.count + 1)
+    for count in range(most, worker.count, -1):
+        yield from _beside(use, bounds, replace(worker, count=count))
+
+
+def _beside(use: JobUse, bounds: PlanBounds, worker: RolePlan) -> Iterator[ResourcePlan]:
+    """Yield plans with these workers: with PS that are busy no less than now, then with the present PS.
+
+    PS have as much more to do as the workers have cores. Idle ones get none, where the paper gives all nodes
+    more in proportion: on a ladder of sizes they would double, and the next change would take that back.
+    """
+    plan = use.plan
+    needed = efficiency(use.of({Role.PS})) * plan.ps.cpu * worker.total_cpu / plan.worker.total_cpu
+    if needed > PAPER.assignment * plan.ps.cpu:
+        larger = [s for s in _sizes(bounds, Role.PS) if s > plan.ps.cpu]
+        enough = next((size for size in larger if needed <= PAPER.assignment * size), max(larger, default=0))
+        if enough:
+            yield ResourcePlan(worker, replace(plan.ps, cpu=enough))
+    yield ResourcePlan(worker, plan.ps)
+
+
+def _too_large(use: JobUse) -> float:
+    """Return the smallest size from which workers were spread; infinity where they never were."""
+    plans = [*(each.plan for each in use.earlier), use.plan]
+    spread = (a.worker.cpu for a, b in pairwise(plans) if remedy_between(a, b) is Remedy.ADD_WORKER)
+    return min(spread, default=inf)
 
 
 def _larger(sizes: Sequence[float], cpu: float, factor: float) -> list[float]:
@@ -195,23 +177,47 @@ def _moved(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     shares = {role: efficiency(use.of({role})) for role in Role}
     giver, taker = sorted(Role, key=shares.__getitem__)
     own, other = use.plan.role(giver), use.plan.role(taker)
-    keeps = own.total_cpu - idle_cores(own.total_cpu, shares[giver], other.total_cpu)
-    needed = [size for size in _sizes(bounds, giver) if size >= keeps / own.count - CPU_STEP / 2]
-    if not needed or needed[0] >= own.cpu:
+    enough = _enough(use, giver, bounds)
+    if enough >= own.cpu:
         return
-    total = other.cpu + own.count * (own.cpu - needed[0]) / other.count
-    smaller = replace(own, cpu=needed[0])
+    total = other.cpu + own.count * (own.cpu - enough) / other.count
+    smaller = replace(own, cpu=enough)
     larger = replace(other, cpu=max(_at_most(_sizes(bounds, taker), total), other.cpu))
     yield _plan(giver, smaller, larger)
 
 
-def _one_more(plan: ResourcePlan, role: Role, bounds: PlanBounds) -> Iterator[ResourcePlan]:
-    """Yield the plan with a node more of a role, whose cores are spread over all of them."""
-    own = plan.role(role)
+def _enough(use: JobUse, role: Role, bounds: PlanBounds) -> float:
+    """Return the smallest size of a role's nodes once the other role has their idle cores; infinity: none."""
+    own, other = use.plan.role(role), use.plan.role(_other(role))
+    keeps = own.total_cpu - idle_cores(own.total_cpu, efficiency(use.of({role})), other.total_cpu)
+    return next((s for s in _sizes(bounds, role) if s >= keeps / own.count - CPU_STEP / 2), inf)
+
+
+def _spread(plan: ResourcePlan, bounds: PlanBounds) -> Iterator[ResourcePlan]:
+    """Yield the plan with more and smaller workers of the same cores, then with one worker more."""
+    own = plan.worker
     each = own.total_cpu / (own.count + 1)
-    sizes = [size for size in _sizes(bounds, role) if size <= own.cpu] or [own.cpu]
+    smaller = [size for size in _sizes(bounds, Role.WORKER) if size <= each + 1e-9]
+    if smaller:
+        cpu = smaller[-1]
+        count = max(int(own.total_cpu / cpu + 1e-9), own.count + 1)
+        yield replace(plan, worker=replace(own, count=count, cpu=cpu))
+    yield replace(plan, worker=replace(own, count=own.count + 1))
+
+
+def _larger_ps(plan: ResourcePlan, bounds: PlanBounds) -> Iterator[ResourcePlan]:
+    """Yield plans with about half as many cores again for each PS, largest first."""
+    for cpu in _larger(_sizes(bounds, Role.PS), plan.ps.cpu, 1 + PAPER.scale_up):
+        yield replace(plan, ps=replace(plan.ps, cpu=cpu))
+
+
+def _one_more_ps(plan: ResourcePlan, bounds: PlanBounds) -> Iterator[ResourcePlan]:
+    """Yield the plan with a PS more, among which the cores of all are divided."""
+    own = plan.ps
+    each = own.total_cpu / (own.count + 1)
+    sizes = [size for size in _sizes(bounds, Role.PS) if size <= own.cpu] or [own.cpu]
     for cpu in (_nearest(sizes, each), _at_most(sizes, each)):
-        yield _plan(role, replace(own, count=own.count + 1, cpu=cpu), plan.role(_other(role)))
+        yield replace(plan, ps=replace(own, count=own.count + 1, cpu=cpu))
 
 
 def _plan(role: Role, own: RolePlan, other: RolePlan) -> ResourcePlan:

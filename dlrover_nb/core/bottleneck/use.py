@@ -86,6 +86,8 @@ class JobUse:
         The plans that ran before, oldest first.
     link_bytes_per_s
         Capacity of each node's link, one direction; None: unknown.
+    link_source
+        How the capacity is known, or why it is not, as a clause.
     pinned
         Nodes whose size stays as it is: a user decided so, or their cluster could not change it.
     """
@@ -94,6 +96,7 @@ class JobUse:
     nodes: tuple[NodeUse, ...]
     earlier: tuple[PlanUse, ...] = ()
     link_bytes_per_s: float | None = None
+    link_source: str = ""
     pinned: frozenset[str] = frozenset()
 
     def of(self, roles: Collection[Role]) -> tuple[NodeUse, ...]:

@@ -46,12 +46,11 @@ from dlrover_nb.core.structs.plan.bounds import Quota
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from dlrover_nb.core.planner.advising.advice import Axes
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import Outcome, Proposal
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.bounds import Pins
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Axes, ResourcePlan
 
 HOUR_S = 3600.0
 COOL_DOWN = "cool-down"

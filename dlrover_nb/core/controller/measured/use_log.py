@@ -3,24 +3,36 @@
 Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_link` reports of
 each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
 more nodes report than a plan has, the one that was silent for longest is dropped (as in `last_reports`).
+
+A link's capacity is what the job file says, else the most that a probe of any worker carried. A probe may be
+far too low: one that ran under a CPU quota, or beside other programs, measured their waits. So real traffic
+has the last word. Where a PS carried a little more than a probe, that is the capacity; where it carried far
+more than was said or measured, that number was wrong, and the capacity is unknown until a better probe.
+Workers do not count here: what they share with a PS in memory is in their figures, and crosses no link.
+Rejected: to take what was carried for the capacity. A PS that always carries the same would be at its own
+limit by definition, and its network full.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck import PAPER, JobUse, NodeUse, PlanUse
 from dlrover_nb.core.bottleneck.use import bytes_per_s
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.decisions.actions import SetSize
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.training.samples import NodeSample
 
 N_PLAN = 64  # earlier plans that are kept
+SAID, PROBED = "link_gbit_per_s of the job", "the most that a worker's probe carried"
 BYTES_PER_GBIT = 1e9 / 8
 
 
@@ -32,6 +44,16 @@ class _Reports:
         self.cores: deque[float] = deque(maxlen=PAPER.n_link)
         self.bytes_per_s: deque[float] = deque(maxlen=PAPER.n_link)
 
+    @property
+    def carried(self) -> float:
+        """Bytes per second of its link in its last reports together; 0 before there are enough.
+
+        A message counts in the moment in which it is handed over, so that a single report may seem to have
+        carried more than the link can.
+        """
+        last = tuple(islice(reversed(self.bytes_per_s), PAPER.n_stable))
+        return fmean(last) if len(last) == PAPER.n_stable else 0.0
+
 
 class UseLog:
     """Collects what nodes use.
@@ -41,12 +63,13 @@ class UseLog:
     settle_s
         Time after a change of plan that is left out.
     link_gbit_per_s
-        Capacity of a node's link; None: the most that a worker measured when it began, if any did.
+        Capacity of a node's link; None: the most that a worker measured, if any did.
     """
 
     def __init__(self, settle_s: float, link_gbit_per_s: float | None) -> None:
         self._settle_s = settle_s
         self._given, self._measured = link_gbit_per_s, 0.0
+        self._carried = 0.0  # bytes per second, the most of any PS so far
         self._from_s = 0.0
         self._plan: ResourcePlan | None = None
         self._nodes: dict[str, _Reports] = {}
@@ -93,6 +116,8 @@ class UseLog:
             return
         node.cores.append(sample.cpu_cores)
         node.bytes_per_s.append(bytes_per_s(sample))
+        if node.role is Role.PS:
+            self._carried = max(self._carried, node.carried)
 
     def _make_place(self, role: Role, n_node: int) -> None:
         """Drop the node of a role that was silent for longest, where all places of the plan are taken."""
@@ -111,11 +136,15 @@ class UseLog:
             for name, r in self._nodes.items()
             for own in (self._own.get(name) or plan.role(r.role),)
         )
-        link = self._given or self._measured
-        return JobUse(
-            plan,
-            nodes,
-            tuple(self._earlier),
-            link * BYTES_PER_GBIT if link else None,
-            frozenset(self._kept),
-        )
+        return JobUse(plan, nodes, tuple(self._earlier), *self._link(), frozenset(self._kept))
+
+    def _link(self) -> tuple[float | None, str]:
+        """Return the capacity of a node's link in bytes per second, and how it is known or why it is not."""
+        source, gbit_per_s = (SAID, self._given) if self._given else (PROBED, self._measured)
+        if not gbit_per_s:
+            return None, ""
+        link = gbit_per_s * BYTES_PER_GBIT
+        if PAPER.link * self._carried <= link:
+            return link if self._given else max(link, self._carried), source
+        carried = self._carried / BYTES_PER_GBIT
+        return None, f"a PS carried {carried:.2g} Gbit/s, more than {source} ({gbit_per_s:.2g} Gbit/s)"

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.controller.state.story import Story
-    from dlrover_nb.core.planner.advising.advice import Axes
     from dlrover_nb.core.structs.decisions.candidates import Prediction
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Axes, ResourcePlan
     from dlrover_nb.core.structs.training.samples import ProfileSample
 
 

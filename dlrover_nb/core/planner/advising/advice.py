@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import ProposalKind
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Axes, ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,9 @@ class PlannerSettings:
     deadline_chance: float = DEADLINE_CHANCE
 
 
-Axes = tuple[int, int, float, float]  # workers, PS, cores of each: a plan but for its memory
-
-
 def axes_key(plan: ResourcePlan) -> Axes:
     """Return what determines the speed of a plan: all but its memory."""
-    return (plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu)
+    return plan.axes
 
 
 def was_rejected(plan: ResourcePlan, now: ResourcePlan, rejected_plans: Collection[ResourcePlan]) -> bool:

@@ -59,7 +59,7 @@ class TimeAccounting:
     Attributes
     ----------
     link_gbit_per_s
-        What a probe of the node's connection carried; 0: none was made.
+        The most that a probe of the node's connection carried; 0: none was made.
     """
 
     def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:

@@ -75,6 +75,7 @@ _log = logging.getLogger(__name__)
 
 READ_LIMIT_S = 600.0  # for the rows of one shard
 POLL_EVERY_S = 0.005  # polling for the next shard to be read, while there is nothing else to do
+N_LINK_PROBE, LINK_PROBE_EVERY_S = 8, 5.0  # a quota that is used up lasts a tenth of a second
 
 
 class Orders:
@@ -164,7 +165,8 @@ class Worker:
         self._accounting, self._clock, self._trainer = accounting, clock, trainer
         self._orders = Orders(clock)
         self._client: PsClient | None = None
-        self._n_client = 0
+        self._n_client = self._n_link_probe = 0
+        self._next_link_probe_s = 0.0
         self._first_dense = trainer.learner.values.copy()  # what it holds later was trained
         self._prefetcher = ShardPrefetcher(trainer.read, seed=config.spec.seed)
         self._reads_since_s: float | None = None  # None: no shard is being read
@@ -356,17 +358,24 @@ class Worker:
             self._probe_link(self._client, len(train.endpoints))
 
     def _probe_link(self, client: PsClient, n_ps: int) -> None:
-        """Measure once what a connection to a PS carries, where the job does not tell.
+        """Measure what a connection to a PS carries, where the job does not say; the most of several counts.
 
         One worker for each PS does: all at once would measure each other, and delay the start of a large job.
-        That of a PS that joins later is measured after a shard: all wait for each other when it begins.
+        That of a PS that joins later is measured after a shard: all wait for each other when it begins. The
+        first probe comes after all imports, when a quota of processor time may be used up, and measures that
+        wait instead of the link; so the next ones come after later shards.
         """
         named = re.search(r"\d+$", self._config.node)
         number = int(named[0]) if named else n_ps
-        is_known = self._config.spec.link_gbit_per_s is not None or self._accounting.link_gbit_per_s > 0
-        if not is_known and number < n_ps:
-            self._accounting.link_gbit_per_s = client.probe_link(number)
-            _log.info("the connection to PS %d carries %.2g Gbit/s", number, self._accounting.link_gbit_per_s)
+        is_known = self._config.spec.link_gbit_per_s is not None or self._n_link_probe >= N_LINK_PROBE
+        if is_known or number >= n_ps or self._clock.now_s() < self._next_link_probe_s:
+            return
+        gbit_per_s = client.probe_link(number)
+        self._n_link_probe += 1
+        self._next_link_probe_s = self._clock.now_s() + LINK_PROBE_EVERY_S
+        if gbit_per_s > self._accounting.link_gbit_per_s:
+            self._accounting.link_gbit_per_s = gbit_per_s
+            _log.info("the connection to PS %d carries %.2g Gbit/s", number, gbit_per_s)
 
     def _new_client(self, train: Train) -> PsClient:
         kind: Callable[..., PsClient] = PsClient

@@ -352,7 +352,7 @@ class JobSpec(BareRepr):
         Moment by which it should be done, in seconds of the epoch, wherever it waits before; None means no
         such deadline. In a job file it is ``deadline``, a date with a time.
     link_gbit_per_s
-        Capacity of each node's network link, one direction; None: what a probe carries when workers begin.
+        Capacity of each node's network link, one direction; None: the most that probes of workers carry.
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
     overlap

@@ -21,6 +21,8 @@ MEMORY_STEP_MIB = 64  # sizes that a plan is given are whole steps
 GIB_PER_CORE = 8  # of memory that weigh as much as a core: about the ratio of their list prices
 
 
+Axes = tuple[int, int, float, float]  # of a plan: counts of workers and of PS, cores of each
+
 ROLE_NAME = re.compile(r"[a-z][a-z0-9]{0,19}")  # without hyphens: names of nodes are ROLE-NUMBER
 
 
@@ -113,6 +115,11 @@ class ResourcePlan:
     def total_memory_mib(self) -> int:
         """MiB of the whole job."""
         return self.worker.total_memory_mib + self.ps.total_memory_mib
+
+    @property
+    def axes(self) -> Axes:
+        """What determines the speed of a plan: all but its memory."""
+        return self.worker.count, self.ps.count, self.worker.cpu, self.ps.cpu
 
     @property
     def effort(self) -> float:

@@ -45,8 +45,8 @@ class NodeSample:
     requests served, and 0). `cpu_cores` is CPU time over wall time. `memory_mib` is resident memory,
     `parameter_mib` what parameters and optimizer state take of it (PS only). `n_byte_sent` and
     `n_byte_received` are what went between workers and PS in the window; a PS counts only what crossed its
-    sockets, and not what lay in memory that it shares with workers of its host. `link_gbit_per_s` is what a
-    probe of its connection to a PS carried when it began; 0: it made none. `carrier` says what carries the
+    sockets, and not what lay in memory that it shares with workers of its host. `link_gbit_per_s` is the
+    most that a probe of its connection to a PS carried; 0: it made none. `carrier` says what carries the
     arrays between a worker and its PS, such as shared memory; empty: nothing does, or it is not known.
     `copy_mib` are copies of other PS that the node keeps; `memory_mib` is without them, as they are freed
     when it needs their memory. `throttled_s` and `starved_s` are what all its threads together waited for

@@ -10,12 +10,13 @@ import pytest
 from support.plans.restarted_controller import difference, restarted
 
 from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
+from dlrover_nb.core.bottleneck import steps
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.measured.use_log import N_PLAN, UseLog
 from dlrover_nb.core.driver.job_start import initial_plan
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.policies import POLICIES
-from dlrover_nb.core.planner.policies.nearchus import small_start, steps
+from dlrover_nb.core.planner.policies.nearchus import small_start
 from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.job import JobSpec
@@ -264,3 +265,39 @@ def test_the_link_is_what_the_job_tells_or_else_the_most_that_a_worker_measured(
         for log in (given, unknown):
             log.add(replace(sample("w0", Role.WORKER, 2.0), link_gbit_per_s=gbit_per_s), 2.0)
     assert (given.use.link_bytes_per_s, unknown.use.link_bytes_per_s) == (125e6, 1e9)
+    assert given.use.link_source == "link_gbit_per_s of the job"
+    assert unknown.use.link_source == "the most that a worker's probe carried"
+
+
+def carrying(role: Role, n_byte: int, probed: float, *, n: int = 5, said: float | None = None) -> UseLog:
+    """Return the record of a job in which a node carried bytes in each of `n` seconds."""
+    log = UseLog(0.0, said)
+    log.restart(START, 0.0)
+    for at_s in range(1, n + 1):
+        log.add(replace(sample("x", role, at_s), n_byte_received=n_byte), at_s)
+    log.add(replace(sample("w0", Role.WORKER, n + 1), link_gbit_per_s=probed), n + 1)
+    return log
+
+
+def test_a_probe_that_was_far_below_what_a_ps_carries_says_nothing_of_a_full_network():
+    """One under a CPU quota gave 0.006 Gbit/s for a loopback: a PS of 1 MB/s was a full network then."""
+    use = carrying(Role.PS, 1_000_000, 0.006).use
+    assert use.link_bytes_per_s is None
+    assert use.link_source == (
+        "a PS carried 0.008 Gbit/s, more than the most that a worker's probe carried (0.006 Gbit/s)"
+    )
+    again = carrying(Role.PS, 1_000_000, 0.24)
+    assert again.use.link_bytes_per_s == pytest.approx(0.24e9 / 8), "a better probe is taken"
+    again.restart(replace(START, worker=replace(START.worker, cpu=2.0)), 100.0)
+    assert again.use.link_bytes_per_s == pytest.approx(0.24e9 / 8), "also under the next plan"
+
+
+def test_the_capacity_of_a_link_is_not_below_what_a_ps_carried():
+    assert carrying(Role.PS, 1_050_000, 0.008).use.link_bytes_per_s == 1_050_000
+    assert carrying(Role.PS, 9_000_000, 0.008, n=4).use.link_bytes_per_s == 1e6, "a message is no rate"
+    assert carrying(Role.WORKER, 9_000_000, 0.008).use.link_bytes_per_s == 1e6, "it may share memory"
+    said = carrying(Role.PS, 1_050_000, 0.0, said=0.008).use
+    assert (said.link_bytes_per_s, said.link_source) == (1e6, "link_gbit_per_s of the job")
+    wrong = carrying(Role.PS, 9_000_000, 0.0, said=0.008).use
+    assert wrong.link_bytes_per_s is None
+    assert "more than link_gbit_per_s of the job (0.008 Gbit/s)" in wrong.link_source

@@ -65,7 +65,7 @@ def measurable(monkeypatch):
 
 
 @pytest.mark.usefixtures("measurable")
-def test_a_worker_measures_once_what_its_connection_carries_where_the_job_does_not_tell():
+def test_a_worker_measures_what_its_connection_carries_where_the_job_does_not_tell():
     with World() as world:
         train = world.start_ps(1)
         for name in ("w0", "w1"):  # one worker for each PS measures it
@@ -78,6 +78,19 @@ def test_a_worker_measures_once_what_its_connection_carries_where_the_job_does_n
         (measured,) = set(measured_by(world, "w0"))
         assert measured > 0.01
         assert not measured_by(world, "w1") + measured_by(world, "ps0")
+
+
+def test_a_probe_that_measured_a_wait_gives_way_to_a_better_one_after_a_later_shard(monkeypatch):
+    carried = iter([0.006, 0.014, 0.24, 0.1])
+    monkeypatch.setattr(ps_client.PsClient, "probe_link", lambda _client, _ps: next(carried, 0.05))
+    monkeypatch.setattr(worker, "LINK_PROBE_EVERY_S", 0.0)
+    with World() as world:
+        world.start("w0", Role.WORKER)
+        world.send("w0", world.start_ps(1))
+        world.train("w0", [*SHARDS, shard(6)])
+        assert next(carried, None) is None, "one probe at first, and one after each shard"
+        while measured_by(world, "w0")[-1:] != [0.24]:
+            world.receive(Report)
 
 
 @pytest.mark.usefixtures("measurable")
