@@ -108,7 +108,7 @@ def job_s(cluster: Cluster, name: str, args: argparse.Namespace, mode: Mode, *il
         "--train",
         kind,
         str(n_row),
-        *["--ill"] * is_ill,
+        *ill,
     )
     store = ExternalRole() if KINDS[kind] is Framework.DDP else ExternalRole(("sleep", "100000"))
     program = ExternalSpec(

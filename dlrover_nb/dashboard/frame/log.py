@@ -67,7 +67,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def set_up(form: str, stream: TextIO | None = None, *, level: int = logging.INFO) -> logging.Handler:
-    """Log to a stream from now on, this package's records from `level` on; return the handler that does so."""
+    """Log to a stream from now on, this package from `level` on; return the handler that does so."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
