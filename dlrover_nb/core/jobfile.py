@@ -3,7 +3,8 @@
 The file's keys are the record's fields (``n_epoch`` is written ``epochs``), groups are nested, every key but
 ``name`` has a default, and a group that is given in part keeps the defaults of the rest. ``null`` means none:
 no budget, no quota, no pin, an unknown price. The types of the records drive the readers below, so a new
-field is added in one place. `dump_job` writes every value: ``parse_job(dump_job(spec)) == spec``.
+field is added in one place. `dump_job` writes every value, but for GPUs where there are none, so that images
+of earlier releases read the file: ``parse_job(dump_job(spec)) == spec``.
 
 Each error is one line with the path of the field. Nothing is inferred, except the format of the data from the
 extensions of its files.
@@ -48,6 +49,7 @@ WRITTEN_AS = {
     "deadline_at_s": DEADLINE,
 }  # field of the record -> key of the file
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
+_UNWRITTEN = ("gpu", "gpu_hour", "device")  # where they have their defaults
 _PAIRS = ("env", "labels", "annotations", "node_selector", "types")  # lists of NAME=VALUE
 _MOST_PLACES = 3  # that a key without its group may have
 _DEFAULTS = JobSpec("unnamed")
@@ -452,7 +454,12 @@ def _number(value: float | str) -> float | None:
 def _plain(value: object) -> object:
     """Return a record as what YAML can write."""
     if is_dataclass(value):
-        return {WRITTEN_AS.get(f.name, f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+        written = ((f, getattr(value, f.name)) for f in fields(value))
+        return {
+            WRITTEN_AS.get(f.name, f.name): _plain(each)
+            for f, each in written
+            if f.name not in _UNWRITTEN or each != f.default
+        }
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value.value if isinstance(value, StrEnum) else value

@@ -22,7 +22,7 @@ from dlrover_nb.core.jobfile import known_keys
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import Migration, Optimizer, Sync
+from dlrover_nb.core.structs.job.spec_choices import Device, Migration, Optimizer, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.magics.arguments import GRAMMAR, Grammar
@@ -381,7 +381,7 @@ def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
     line = (
         "submit x --model xdeepfm --cin 8,4 --hidden 16 --optimizer adam --beta1 0.8 --sync ssp --staleness 2 "
         "--overlap no --migration restart --checkpoint-url file:///c --early-stopping log_loss --patience 3 "
-        "--global-batch 4096"
+        "--global-batch 4096 --worker-gpu 1 --device cuda"
     )
     settings = GRAMMAR.parse_line(line).values["settings"]
     spec = spec_of(None, settings, None, {})
@@ -397,4 +397,6 @@ def test_flags_of_the_model_and_the_runtime_become_the_job() -> None:
         migration=Migration.RESTART,
         checkpoint_url="file:///c",
         early_stopping=EarlyStopping(Metric.LOG_LOSS, 3),
+        plan=JobSpec("x").plan.with_gpus((1, 0)),
+        device=Device.CUDA,
     )

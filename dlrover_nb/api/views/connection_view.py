@@ -23,7 +23,7 @@ _CLUSTER: Columns[ConnectionView] = Columns(
         "ask=standing.ask"
     )
 )
-_MACHINES: Columns[NodeShape] = Columns(fields("machines=count cpu memory_mib"))
+_MACHINES: Columns[NodeShape] = Columns(fields("machines=count cpu memory_mib gpu"))
 _RIGHTS: Columns[Allowed] = Columns(
     {
         **fields("what right"),
@@ -58,9 +58,12 @@ class ConnectionView(Shown):
         if room is None:
             return View(self.description, (Facts(facts), Paragraph(self.message, Tone.WARNING), *rights))
         cores, memory = f"{room.total_cpu:g} cores", units.memory(room.total_memory_mib)
-        total = Facts((*facts, ("in all", f"{cores}, {memory}")))
-        rows = tuple((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib)) for s in room.shapes)
-        machines = Table("Machines", ("machines", "cores each", "memory each"), rows)
+        gpus = f", {room.total_gpu} GPU{'s' * (room.total_gpu != 1)}" if room.total_gpu else ""
+        total = Facts((*facts, ("in all", f"{cores}, {memory}{gpus}")))
+        n_column = 4 if room.total_gpu else 3
+        rows = ((f"{s.count}", f"{s.cpu:g}", units.memory(s.memory_mib), f"{s.gpu}") for s in room.shapes)
+        head = ("machines", "cores each", "memory each", "GPUs each")
+        machines = Table("Machines", head[:n_column], tuple(row[:n_column] for row in rows))
         return View(self.description, (total, machines, *rights))
 
     def tables(self) -> Tables:

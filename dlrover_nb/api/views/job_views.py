@@ -384,7 +384,7 @@ class SubmittedView(Shown):
     def _budget(self) -> tuple[Paragraph, ...]:
         """Say how long the total budget lasts with the first plan; nothing without one."""
         spec, plan = self.spec, self.spec.plan
-        per_hour = spec.prices.per_hour(plan.total_cpu, plan.total_memory_mib)
+        per_hour = spec.prices.per_hour(plan.total_cpu, plan.total_memory_mib, plan.total_gpu)
         if spec.budget_total is None or per_hour is None or per_hour + fixed_per_hour(spec) == 0:
             return ()
         cost = per_hour + fixed_per_hour(spec)

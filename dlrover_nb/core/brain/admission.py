@@ -27,8 +27,8 @@ from dlrover_nb.core.structs.plan.resources import CPU_STEP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
 
 MOST_NAMED = 3
 
@@ -131,7 +131,7 @@ def admit(
 
 def start_plan(job: WaitingOffer, free: Capacity, least_share: float) -> ResourcePlan | None:
     """Return the plan on which a job can start in what is free; None: there is none that is large enough."""
-    left = without(free, job.beside)
+    left = without(free, job.beside_needs)
     if left is None or not left.shapes:
         return None
     try:

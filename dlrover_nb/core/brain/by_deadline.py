@@ -89,7 +89,7 @@ def load_of(room: Capacity, plans: Sequence[ResourcePlan]) -> float:
     loads = np.zeros(len(whole))
     for need in sorted((need for plan in plans for need in plan_needs(plan)), reverse=True):
         lightest = int(np.argmin(loads))
-        used[lightest] += need
+        used[lightest] += need[:2]
         loads[lightest] = host_load(*np.minimum(used[lightest] / whole[lightest], 1.0))
     return utilisation(loads.tolist())
 

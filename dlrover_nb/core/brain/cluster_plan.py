@@ -25,7 +25,7 @@ import numpy as np
 
 from dlrover_nb.core.brain.by_deadline import adjusted
 from dlrover_nb.core.brain.machines import all_fit
-from dlrover_nb.core.brain.offer_columns import columns_of
+from dlrover_nb.core.brain.offer_columns import RESOURCES, columns_of
 from dlrover_nb.core.brain.queue_order import ORDERS
 from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of, unchanged
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
@@ -190,7 +190,8 @@ def _selected(
         When the running plans hold more than there is, or leave gaps in which nothing fits.
     """
     bids = columns.bids
-    whole = np.array([room.total_cpu, float(room.total_memory_mib), *_money(columns, settings)])
+    machines = _whole(columns, room)
+    whole = np.array([*machines, *_money(columns, settings, len(machines))])
     present = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
     weight = _urgent_first(columns, WEIGHTS[settings.weight])
     for cut in CUTS if settings.shrink else (*CUTS, 0.0):  # 0: only what frees room
@@ -201,10 +202,10 @@ def _selected(
     raise CapacityError("no other plan fits into the gaps that running nodes leave on the machines")
 
 
-def _money(columns: OfferColumns, settings: BrainSettings) -> list[float]:
+def _money(columns: OfferColumns, settings: BrainSettings, n_resource: int) -> list[float]:
     """Return the ceilings in the order of the resources; what a team spends already is not taken away."""
-    names = columns.bids.resources[2:]
-    present = columns.bids.present.sum(axis=0)[2:]
+    names = columns.bids.resources[n_resource:]
+    present = columns.bids.present.sum(axis=0)[n_resource:]
     ceilings = [settings.ceilings[name.removeprefix("an hour's money of ")] for name in names]
     return [max(money, float(spent)) for money, spent in zip(ceilings, present, strict=True)]
 
@@ -226,10 +227,16 @@ def _urgent_first(columns: OfferColumns, weight: Weight) -> Weight:
 def _largest_fit(columns: OfferColumns, room: Capacity) -> bool:
     """Whether the largest plans of all jobs fit together, by sums."""
     bids = columns.bids
-    most = bids.present[:, :2].copy()
-    np.maximum.at(most, bids.job, bids.demands[:, :2])
-    cpu, memory_mib = most.sum(axis=0)
-    return bool(cpu <= room.total_cpu and memory_mib <= room.total_memory_mib)
+    whole = _whole(columns, room)
+    most = bids.present[:, : len(whole)].copy()
+    np.maximum.at(most, bids.job, bids.demands[:, : len(whole)])
+    return bool((most.sum(axis=0) <= whole).all())
+
+
+def _whole(columns: OfferColumns, room: Capacity) -> Array:
+    """Return what all machines have, in the order of the resources."""
+    n_resource = sum(name in RESOURCES for name in columns.bids.resources)
+    return np.array([room.total_cpu, room.total_memory_mib, room.total_gpu], dtype=np.float64)[:n_resource]
 
 
 def _kept(

@@ -27,28 +27,32 @@ def all_fit(groups: Array, capacity: Capacity) -> bool:
     Parameters
     ----------
     groups
-        ndarray of shape (n_group, 3): count, cores and MiB of each node.
+        ndarray of shape (n_group, 4): count, cores, MiB and GPUs of each node.
     """
     counts = [shape.count for shape in capacity.shapes]
     free_cpu = np.repeat([float(in_steps(shape.cpu)) for shape in capacity.shapes], counts)
     free_mib = np.repeat([float(shape.memory_mib) for shape in capacity.shapes], counts)
+    free_gpu = np.repeat([float(shape.gpu) for shape in capacity.shapes], counts)
     groups = _merged(groups)
-    cpu, mib = np.floor(groups[:, 1] / CPU_STEP + 1e-6), groups[:, 2]
+    cpu, mib, gpu = np.floor(groups[:, 1] / CPU_STEP + 1e-6), groups[:, 2], groups[:, 3]
     total_cpu, total_mib = max(free_cpu.sum(), 1.0), max(free_mib.sum(), 1.0)
     if (groups[:, 0] * cpu).sum() > total_cpu or (groups[:, 0] * mib).sum() > total_mib:
         return False
-    sizes = np.maximum(cpu / total_cpu, mib / total_mib)
+    sizes = np.maximum(cpu / total_cpu, mib / total_mib) + (gpu > 0)
     for i in np.argsort(-sizes, kind="stable").tolist():
         left = groups[i, 0]
         if left <= 0:
             continue
         each = np.floor(np.minimum(free_cpu / max(cpu[i], 1.0), free_mib / max(mib[i], 1.0)) + 1e-9)
+        if gpu[i]:
+            each = np.minimum(each, free_gpu // gpu[i])
         before = np.cumsum(each) - each
         placed = np.clip(left - before, 0, each)
         if placed.sum() < left:
             return False
         free_cpu -= placed * cpu[i]
         free_mib -= placed * mib[i]
+        free_gpu -= placed * gpu[i]
     return True
 
 

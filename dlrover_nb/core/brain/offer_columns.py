@@ -12,7 +12,7 @@ from dlrover_nb.core.greedy import Bids
 from dlrover_nb.core.pareto.space import ps_memory
 from dlrover_nb.core.structs.plan.offers import N_COLUMN
 from dlrover_nb.core.structs.plan.prices import MIB_PER_GIB
-from dlrover_nb.core.structs.plan.resources import GIB_PER_CORE, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import CORES_PER_GPU, GIB_PER_CORE, ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Index = NDArray[np.intp]
 
-RESOURCES = ("cores", "MiB")
+RESOURCES = ("cores", "MiB", "GPUs")  # the last one where a job has some
 NO_DEADLINE_S = 30 * 86400.0  # weight of a job without a deadline among jobs with one
 
 
@@ -73,10 +73,11 @@ class OfferColumns:
         index = self.bids.offsets[job] + own
         w, p, worker_cpu, ps_cpu = self.axes[index].tolist()
         worker_mib, ps_mib = (int(each) for each in self.memory_mib[index])
-        return ResourcePlan(RolePlan(int(w), worker_cpu, worker_mib), RolePlan(int(p), ps_cpu, ps_mib))
+        plan = ResourcePlan(RolePlan(int(w), worker_cpu, worker_mib), RolePlan(int(p), ps_cpu, ps_mib))
+        return plan.with_gpus(self.offers[job].plan.gpus)
 
     def groups(self, chosen: Index) -> Array:
-        """Return the nodes of all chosen plans: ndarray of shape (2 * n_job, 3) of count, cores, MiB."""
+        """Return the nodes of all chosen plans: shape (2 * n_job, 4) of count, cores, MiB and GPUs."""
         index = self.bids.offsets[:-1] + np.maximum(chosen, 0)
         safe = np.minimum(index, max(len(self.axes) - 1, 0))
         has_plans = len(self.axes) > 0
@@ -86,8 +87,14 @@ class OfferColumns:
             plan = self.offers[job].plan
             axes[job] = plan.worker.count, plan.ps.count, plan.worker.cpu, plan.ps.cpu
             memory_mib[job] = plan.worker.memory_mib, plan.ps.memory_mib
-        workers = np.column_stack((axes[:, 0], axes[:, 2], memory_mib[:, 0]))
-        return np.vstack((workers, np.column_stack((axes[:, 1], axes[:, 3], memory_mib[:, 1]))))
+        gpus = _gpus(self.offers)
+        workers = np.column_stack((axes[:, 0], axes[:, 2], memory_mib[:, 0], gpus[:, 0]))
+        return np.vstack((workers, np.column_stack((axes[:, 1], axes[:, 3], memory_mib[:, 1], gpus[:, 1]))))
+
+
+def _gpus(offers: Sequence[JobOffer]) -> Array:
+    """Return the GPUs of each worker and each PS of each job: shape (n_job, 2)."""
+    return np.array([offer.plan.gpus for offer in offers], dtype=np.float64).reshape(-1, 2)
 
 
 def _memory_mib(offers: Sequence[JobOffer], parts: Sequence[Array]) -> Array:
@@ -120,11 +127,16 @@ def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> Off
     memory_mib = _memory_mib(offers, parts)
     need_cpu = axes[:, 0] * axes[:, 2] + axes[:, 1] * axes[:, 3]
     need_mib = axes[:, 0] * memory_mib[:, 0] + axes[:, 1] * memory_mib[:, 1]
-    present = np.array([(o.plan.total_cpu, o.plan.total_memory_mib) for o in offers], dtype=np.float64)
+    gpus = _gpus(offers)
+    need_gpu = (axes[:, :2] * gpus[job]).sum(axis=1)
+    n_resource = len(RESOURCES) if gpus.any() else len(RESOURCES) - 1
+    present = np.array(
+        [(o.plan.total_cpu, o.plan.total_memory_mib, o.plan.total_gpu) for o in offers], dtype=np.float64
+    ).reshape(-1, len(RESOURCES))
     now = np.array([o.cost for o in offers], dtype=np.float64)
     is_priced = all(offer.is_priced for offer in offers)
     if not is_priced:  # costs are compared between jobs, so they must be in one unit
-        cost = need_cpu + need_mib / MIB_PER_GIB / GIB_PER_CORE
+        cost = need_cpu + need_mib / MIB_PER_GIB / GIB_PER_CORE + need_gpu * CORES_PER_GPU
         now = np.array([o.plan.effort for o in offers], dtype=np.float64)
     capped = [owner for owner in ceilings if is_priced and any(o.owner == owner for o in offers)]
     of = np.array([[float(o.owner == owner) for owner in capped] for o in offers]).reshape(
@@ -134,13 +146,13 @@ def columns_of(offers: Sequence[JobOffer], ceilings: Mapping[str, float]) -> Off
     deadlines = [NO_DEADLINE_S if o.deadline_left_s is None else max(o.deadline_left_s, 0.0) for o in offers]
     bids = Bids(
         offsets=np.concatenate(([0], np.cumsum(counts))).astype(np.intp),
-        demands=np.column_stack((need_cpu, need_mib, of[job] * cost[:, None])),
+        demands=np.column_stack((*(need_cpu, need_mib, need_gpu)[:n_resource], of[job] * cost[:, None])),
         gains=_in_time(offers, job, speed, gain),
         costs=cost - now[job],
         samples_per_s=speed,
         samples_left=np.array([o.n_sample_left for o in offers], dtype=np.float64),
-        present=np.column_stack((present.reshape(-1, 2), of * now[:, None])),
-        resources=(*RESOURCES, *(f"an hour's money of {owner}" for owner in capped)),
+        present=np.column_stack((present[:, :n_resource], of * now[:, None])),
+        resources=(*RESOURCES[:n_resource], *(f"an hour's money of {owner}" for owner in capped)),
         deadline_s=np.array(deadlines, dtype=np.float64),
         priority=np.array([o.priority for o in offers], dtype=np.float64),
         owner=np.array([owners[o.owner or o.job] for o in offers], dtype=np.intp),

@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.resources import total_need
 from dlrover_nb.core.structs.views.brain import BrainRound, Holding, JobShare, QueuedJob
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
     from dlrover_nb.core.client.link.protocols import MasterLink
     from dlrover_nb.core.clock import Clock
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
     from dlrover_nb.core.structs.views.summary import JobSummary
 
 logger = logging.getLogger(__name__)
@@ -115,11 +116,12 @@ class Rounds:
         apart |= {each.job: AWAY for each in away}
         needs_of = {job.name: self._held(job) for job in others}
         needs_of |= {each.job: plan_needs(each.plan) for each in away}
-        beside = [need for offer in offers.values() for need in offer.beside]  # whatever their plans are
+        beside = [need for offer in offers.values() for need in offer.beside_needs]  # in any plan
         room = free_of(capacity, [*beside, *(need for needs in needs_of.values() for need in needs)])
         holders = [_holder(offer) for offer in offers.values()]
-        holders += [Holder(job.name, job.owner, *_sums(needs_of[job.name]), job.left_s) for job in others]
-        holders += [Holder(each.job, each.owner, *_sums(needs_of[each.job]), None) for each in away]
+        sums = {name: total_need(needs)[:2] for name, needs in needs_of.items()}
+        holders += [Holder(job.name, job.owner, *sums[job.name], job.left_s) for job in others]
+        holders += [Holder(each.job, each.owner, *sums[each.job], None) for each in away]
         queue = self._admission(waiting, offers, holders, capacity, room)
         plan = self._planned(tuple(offers.values()), room, queue)
         self._remember(plan, {job.name for job in live} | {each.job for each in away})
@@ -179,7 +181,7 @@ class Rounds:
         if job.phase is JobPhase.STARTING and _key(job) in self._in_queue:
             return []
         plan = self._plan_of(job)
-        return max(needs_of(job), [] if plan is None else plan_needs(plan), key=_sums)
+        return max(needs_of(job), [] if plan is None else plan_needs(plan), key=total_need)
 
     def _plan_of(self, job: JobSummary) -> ResourcePlan | None:
         """Return the plan that a job runs, or the larger one that it changes to."""
@@ -320,16 +322,12 @@ def room_beside(offers: Sequence[JobOffer], some: Sequence[JobOffer], room: Capa
     return free_of(room, [need for offer in others for need in plan_needs(offer.plan)])
 
 
-def _sums(needs: Sequence[Need]) -> tuple[float, int]:
-    return sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)
-
-
 def _size(plan: ResourcePlan) -> tuple[float, int]:
     return plan.total_cpu, plan.total_memory_mib
 
 
 def _holder(offer: JobOffer) -> Holder:
-    cpu, mib = _sums([*plan_needs(offer.plan), *offer.beside])
+    cpu, mib, _ = total_need([*plan_needs(offer.plan), *offer.beside_needs])
     return Holder(offer.job, offer.owner, cpu, mib, offer.n_sample_left / offer.samples_per_s)
 
 

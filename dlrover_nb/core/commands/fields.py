@@ -10,6 +10,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import (
     CPU_STEP,
     MOST_CPU,
+    MOST_GPU,
     MOST_MEMORY_MIB,
     MOST_NODES,
     ResourcePlan,
@@ -42,6 +43,7 @@ Clear = Annotated[bool, _says("", "Remove the existing pins first.")]
 Count = Annotated[int, Meta(ge=1, le=MOST_NODES)]
 Cpu = Annotated[float, Meta(ge=CPU_STEP, le=MOST_CPU, description="Cores per node.")]
 MemoryMib = Annotated[int, Meta(ge=64, le=MOST_MEMORY_MIB, description="MiB per node.")]
+Gpu = Annotated[int, Meta(ge=0, le=MOST_GPU, description="GPUs per node: the job's own, or 0 to leave them.")]
 Workers = Annotated[Count, _says("N", "Number of workers.")]
 Ps = Annotated[Count, _says("N", "Number of parameter servers.")]
 WorkerCpu = Annotated[Cpu, _says("CORES", "Cores of each worker.")]
@@ -90,10 +92,11 @@ class RoleBody(Struct, frozen=True, forbid_unknown_fields=True):
     count: Count
     cpu: Cpu
     memory_mib: MemoryMib
+    gpu: Gpu = 0
 
     def role_plan(self) -> RolePlan:
         """Return it as a record of plans."""
-        return RolePlan(self.count, self.cpu, self.memory_mib)
+        return RolePlan(self.count, self.cpu, self.memory_mib, self.gpu)
 
 
 class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -30,6 +30,7 @@ from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.offers import NoOffer, Offer
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
+from dlrover_nb.core.structs.plan.resources import sizes_and_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,12 +135,13 @@ class PlanQueries:
         if self.analysis.grid.n_plan > MAX_PLANS:
             return NoOffer(f"its bounds allow more than {MAX_PLANS:,} plans")
         own = bid(self.analysis.situation, self.analysis.model).offer()
-        beside = tuple(fixed_needs(self.context.job.spec))
-        return replace(own, asks=self.context.mode is not Mode.AUTO, beside=beside)
+        beside, gpus = sizes_and_gpus(fixed_needs(self.context.job.spec))
+        return replace(own, asks=self.context.mode is not Mode.AUTO, beside=beside, beside_gpus=gpus)
 
     def _asked(self) -> WaitingOffer:
         job, prior = self.context.job, self.analysis
         spec, due_s = job.spec, job.spec.due_s(job.at_s)
+        beside, gpus = sizes_and_gpus(fixed_needs(spec))
         usual = job.usual_samples_per_s if prior is None else prior.current.prediction.samples_per_s
         return WaitingOffer(
             job=spec.name,
@@ -152,7 +154,8 @@ class PlanQueries:
             samples_per_s=usual,
             deadline_left_s=None if due_s is None else due_s - self.at_s,
             priority=spec.priority,
-            beside=tuple(fixed_needs(spec)),
+            beside=beside,
+            beside_gpus=gpus,
         )
 
     def weigh(self, plans: Sequence[ResourcePlan]) -> tuple[Weighed, ...]:

@@ -27,7 +27,7 @@ from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.deadline.utilisation import host_load, host_weights
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, in_steps
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import Need, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ def _fit_with(room: Mapping[str, Host], key: str, node: NewNode, rest: Iterable[
 def _fit(room: Mapping[str, Host], nodes: Iterable[NewNode]) -> bool:
     free = [(host.free.cpu, int(host.free.memory_mib)) for host in room.values()]
     shapes = (NodeShape(cpu, mib) for cpu, mib in sorted(free, reverse=True))
-    return fits(Capacity(tuple(shapes)), [(node.cpu, node.memory_mib) for node in nodes])
+    return fits(Capacity(tuple(shapes)), [Need(node.cpu, node.memory_mib) for node in nodes])
 
 
 def _size(node: NewNode, hosts: Iterable[Host]) -> float:

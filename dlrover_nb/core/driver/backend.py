@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
     from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, Size
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 
@@ -83,7 +84,7 @@ class NodeAllotted:
     """
 
     node: str
-    need: Need
+    need: Size
     why: str = ""
 
 
@@ -162,7 +163,7 @@ class ResizingBackend(Backend, Protocol):
         """Return at once whether it can; None: that is not known yet."""
         ...
 
-    def resize_node(self, node: str, need: Need) -> None:
+    def resize_node(self, node: str, need: Size) -> None:
         """Request other cores and memory for a running node; return at once.
 
         The last request for a node counts. `allotted` reports what became of it, unless the node ends before.

@@ -22,7 +22,7 @@ from dlrover_nb.core.export.nodes import Options, guaranteed, head, labels_of
 from dlrover_nb.core.export.provenance import notes_of
 from dlrover_nb.core.jobfile import dump_job
 from dlrover_nb.core.manifests.podspec import container_of, image_of, pod_spec
-from dlrover_nb.core.structs.job.kubernetes import STATE
+from dlrover_nb.core.structs.job.kubernetes import STATE, gpu_resource
 from dlrover_nb.core.structs.job.spec_choices import Mode
 
 if TYPE_CHECKING:
@@ -117,4 +117,5 @@ def need(plan: ResourcePlan, job: JobSpec) -> dict[str, str]:
     cpu = plan.worker.total_cpu + plan.ps.total_cpu + job.kubernetes.master_cpu + CLIENT_CPU
     nodes_mib = plan.worker.total_memory_mib + plan.ps.total_memory_mib
     memory_mib = nodes_mib + job.kubernetes.master_memory_mib + CLIENT_MIB
-    return {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}
+    amounts = {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}
+    return {**amounts, **gpu_resource(plan.total_gpu)}

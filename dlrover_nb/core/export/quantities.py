@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job.kubernetes import gpu_resource
 from dlrover_nb.core.yamltext import named
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([KMGTPE]i|[numkMGTPE]|[e
 
 def resources_of(plan: RolePlan) -> dict[str, str]:
     """Return the resources of one node of a role as quantities; cores as a whole number of thousandths."""
-    return {"cpu": f"{round(plan.cpu * 1000)}m", "memory": f"{plan.memory_mib}Mi"}
+    amounts = {"cpu": f"{round(plan.cpu * 1000)}m", "memory": f"{plan.memory_mib}Mi"}
+    return {**amounts, **gpu_resource(plan.gpu)}
 
 
 def amount(value: object, where: str) -> Decimal:

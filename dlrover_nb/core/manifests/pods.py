@@ -28,6 +28,7 @@ from dlrover_nb.core.manifests.pod_parts import (
 )
 from dlrover_nb.core.manifests.podspec import HOSTNAME, with_own
 from dlrover_nb.core.runtime.process.limits import thread_variables
+from dlrover_nb.core.structs.job.kubernetes import gpu_resource
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.pod_contract import (
     CPU_VAR,
@@ -131,9 +132,10 @@ def check_pod(job: PodJob, *, mark: str, report_to: str) -> Doc:
 def _pod_spec(job: PodJob, node: PodNode) -> Doc:
     kube = job.spec.kubernetes
     shared, mounts = volumes(job)
+    n_gpu = 0 if node.id == CHECK_ROLE else job.spec.gpu_of(node.role)  # code is tried on cores
     program = container_frame(kube, CONTAINER, NODE_MODULE) | {
         "env": variables(kube, _node_variables(job, node)),
-        "resources": resources(node.cpu, node.memory_mib),
+        "resources": resources(node.cpu, node.memory_mib, n_gpu),
         "volumeMounts": [*mounts, {"name": "pod", "mountPath": POD_FOLDER, "readOnly": True}],
         "terminationMessagePath": END_FILE,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -148,9 +150,9 @@ def _pod_spec(job: PodJob, node: PodNode) -> Doc:
     return spec if job.spec.foreign is None else as_external(spec, job, job.spec.foreign, node.role)
 
 
-def resources(cpu: float, memory_mib: int) -> Doc:
+def resources(cpu: float, memory_mib: int, gpu: int = 0) -> Doc:
     """Return requests and limits, which are equal: the reserved amount is enforced."""
-    amounts = {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi"}
+    amounts = {"cpu": f"{round(cpu * 1000)}m", "memory": f"{memory_mib}Mi", **gpu_resource(gpu)}
     return {"requests": amounts, "limits": dict(amounts)}
 
 

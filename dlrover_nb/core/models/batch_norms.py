@@ -52,10 +52,8 @@ class BatchNorms:
 
     Attributes
     ----------
-    buffers
-        Their running averages, in the order of the dense vector.
     averages
-        The same as parts of that vector; layers of one weight in a row are together.
+        Their running averages as parts of the dense vector; layers of one weight in a row are together.
 
     Raises
     ------
@@ -71,14 +69,16 @@ class BatchNorms:
         for layer in self._norms:
             _let_take_one_value(layer)
         self._layers = [(layer, weight) for layer, weight in weighted if weight]  # 0: averages stay as built
-        self.buffers: list[torch.Tensor] = [
-            getattr(layer, name) for layer, _ in self._layers for name in _AVERAGES
-        ]
         sizes = [(2 * layer.num_features, weight) for layer, weight in self._layers]
         self.averages = tuple(
             Averages(sum(n for n, _ in group), weight)
             for weight, group in groupby(sizes, lambda size: size[1])
         )
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """Their running averages, in the order of the dense vector; others once the module is on a device."""
+        return [getattr(layer, name) for layer, _ in self._layers for name in _AVERAGES]
 
     def may_change(self) -> set[int]:
         """Return the ids of the buffers that training may change: averages, and counters of batches."""

@@ -57,7 +57,8 @@ class Din(nn.Module):
         key = items[is_item][:, : self._dim]
         query = embedded[:, self._history.target, : self._dim][of_row]
         weight = self.unit(torch.cat([query, key, query - key, query * key], 1))
-        interest = torch.zeros(len(dense), self._dim).index_add(0, of_row, weight * key)  # (eq. 3)
+        none = torch.zeros(len(dense), self._dim, device=dense.device)
+        interest = none.index_add(0, of_row, weight * key)  # (eq. 3)
         fields = [*embedded[:, :, : self._dim].unbind(1)]
         fields[self._history.place] = interest
         logits: torch.Tensor = self.deep(joined(torch.stack(fields, 1), dense, self._dim)).squeeze(1)

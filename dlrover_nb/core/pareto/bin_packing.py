@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def fits(
-    axes: Array, capacity: Capacity, *, worker_memory_mib: int, ps_memory_mib: int | Array
+    axes: Array,
+    capacity: Capacity,
+    *,
+    worker_memory_mib: int,
+    ps_memory_mib: int | Array,
+    gpus: tuple[int, int] = (0, 0),
 ) -> NDArray[np.bool_]:
     """Return which plans fit, as `structs.capacity.holds` would for each: shape (n_plans,).
 
@@ -29,6 +34,8 @@ def fits(
     ----------
     worker_memory_mib, ps_memory_mib
         Of each node, the latter for all plans or for each.
+    gpus
+        Of each worker and of each PS.
     """
     each_worker = np.full(len(axes), worker_memory_mib)
     each_ps = np.broadcast_to(np.asarray(ps_memory_mib), len(axes))
@@ -40,16 +47,17 @@ def fits(
         w * worker_memory_mib + p * ps_memory_mib <= total_mib
     )
     within &= _allowed(axes[:, 2], each_worker, capacity) & _allowed(axes[:, 3], each_ps, capacity)
+    within &= w * gpus[0] + p * gpus[1] <= capacity.total_gpu
     worker, ps = (w, worker_cpu, each_worker), (p, ps_cpu, each_ps)
-    worker_size = np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
-    ps_size = np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
+    worker_size = (gpus[0] > 0) + np.maximum(worker_cpu / total_cpu, worker_memory_mib / total_mib)
+    ps_size = (gpus[1] > 0) + np.maximum(ps_cpu / total_cpu, ps_memory_mib / total_mib)
     for index, order in (
-        (np.flatnonzero(within & (worker_size >= ps_size)), (worker, ps)),
-        (np.flatnonzero(within & (worker_size < ps_size)), (ps, worker)),
+        (np.flatnonzero(within & (worker_size >= ps_size)), ((*worker, gpus[0]), (*ps, gpus[1]))),
+        (np.flatnonzero(within & (worker_size < ps_size)), ((*ps, gpus[1]), (*worker, gpus[0]))),
     ):
         if not len(index):
             continue
-        large, small = ((count[index], cpu[index], mib[index]) for count, cpu, mib in order)
+        large, small = ((count[index], cpu[index], mib[index], gpu) for count, cpu, mib, gpu in order)
         within[index] = _placed(large, small, capacity)
     return np.asarray(within)
 
@@ -64,7 +72,7 @@ def _allowed(cpu: Array, memory_mib: Array, capacity: Capacity) -> NDArray[np.bo
     return allowed
 
 
-Group = tuple["Array", "Array", "Array"]  # number of nodes, CPU steps and MiB of each, per plan
+Group = tuple["Array", "Array", "Array", int]  # number of nodes, CPU steps and MiB of each, per plan; GPUs
 
 
 def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]:
@@ -72,18 +80,19 @@ def _placed(large: Group, small: Group, capacity: Capacity) -> NDArray[np.bool_]
     left, room = large[0], np.zeros(len(large[0]))
     for shape in capacity.shapes:
         cpu = in_steps(shape.cpu)
-        each = _how_many(cpu, shape.memory_mib, large)
+        each = _how_many((cpu, shape.memory_mib, shape.gpu), large)
         full = np.minimum(left // np.maximum(each, 1), shape.count) * (each > 0)
         rest = np.where(full < shape.count, np.minimum(left - full * each, each), 0)
         empty = shape.count - full - (rest > 0)
         left = left - full * each - rest
         for machines, used in ((full, each), (rest > 0, rest)):
-            free_cpu, free_mib = cpu - used * large[1], shape.memory_mib - used * large[2]
-            room = room + machines * _how_many(free_cpu, free_mib, small)
-        room = room + empty * _how_many(cpu, shape.memory_mib, small)
+            free = cpu - used * large[1], shape.memory_mib - used * large[2], shape.gpu - used * large[3]
+            room = room + machines * _how_many(free, small)
+        room = room + empty * _how_many((cpu, shape.memory_mib, shape.gpu), small)
     return np.asarray((left == 0) & (room >= small[0]))
 
 
-def _how_many(cpu: Array | float, memory_mib: Array | float, node: Group) -> Array:
-    """Return how many nodes of a group fit on a machine with these free resources."""
-    return np.asarray(np.maximum(np.minimum(cpu // node[1], memory_mib // node[2]), 0))
+def _how_many(free: tuple[Array | float, Array | float, Array | float], node: Group) -> Array:
+    """Return how many nodes of a group fit on a machine with these free CPU steps, MiB and GPUs."""
+    n = np.minimum(free[0] // node[1], free[1] // node[2])
+    return np.asarray(np.maximum(np.minimum(n, free[2] // node[3]) if node[3] else n, 0))

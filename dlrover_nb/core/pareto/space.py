@@ -26,7 +26,13 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.bin_packing import fits
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import NodeLimits, machines
-from dlrover_nb.core.structs.plan.resources import MEMORY_STEP_MIB, PsShare, ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import (
+    MEMORY_STEP_MIB,
+    PsShare,
+    ResourcePlan,
+    RolePlan,
+    amount_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +59,7 @@ class PlanSpace:
     worker_memory_mib: int
     ps_memory_mib: int
     ps_share: PsShare = field(default_factory=PsShare)
+    gpus: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.axes)
@@ -61,7 +68,7 @@ class PlanSpace:
         """Return one plan as a record."""
         row = self.axes[index]
         each = ps_memory(row[1:2], self.ps_memory_mib, self.ps_share)
-        return plan_of(row, self.worker_memory_mib, int(each[0]))
+        return plan_of(row, self.worker_memory_mib, int(each[0]), self.gpus)
 
     @property
     def memory_mib(self) -> tuple[int, Array]:
@@ -91,6 +98,8 @@ class PlanGrid:
         The most that the whole job may use; None means no quota.
     pins
         The user's pins: `ladders` and memory contain them already, they are kept for error messages.
+    gpus
+        Of each worker and of each PS, in all plans.
     """
 
     ladders: Ladders
@@ -101,6 +110,7 @@ class PlanGrid:
     quota_memory_mib: int | None = None
     pins: Pins = field(default_factory=Pins)
     ps_share: PsShare = field(default_factory=PsShare)
+    gpus: tuple[int, int] = (0, 0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,7 +129,7 @@ class PlanGrid:
 
     def sized(self, axes: Array) -> PlanSpace:
         """Return plans as a space with the memory of this grid: ndarray of shape (n, 4)."""
-        return PlanSpace(axes, self.worker_memory_mib, self.ps_memory_mib, self.ps_share)
+        return PlanSpace(axes, self.worker_memory_mib, self.ps_memory_mib, self.ps_share, self.gpus)
 
     def rows(self, steps: NDArray[np.intp]) -> Array:
         """Return the plans at these positions on the ladders: both of shape (n, 4)."""
@@ -138,11 +148,12 @@ class PlanGrid:
         if self.quota_memory_mib is not None:
             is_allowed &= w * worker_mib + p * ps_mib <= self.quota_memory_mib
         if is_allowed.all():
-            return fits(axes, self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib)
-        is_allowed[is_allowed] = fits(
-            axes[is_allowed], self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib[is_allowed]
-        )
+            return self._fits(axes, worker_mib, ps_mib)
+        is_allowed[is_allowed] = self._fits(axes[is_allowed], worker_mib, ps_mib[is_allowed])
         return is_allowed
+
+    def _fits(self, axes: Array, worker_mib: int, ps_mib: Array) -> NDArray[np.bool_]:
+        return fits(axes, self.capacity, worker_memory_mib=worker_mib, ps_memory_mib=ps_mib, gpus=self.gpus)
 
     def contains(self, axes: Array) -> NDArray[np.bool_]:
         """Return which plans are on the ladders, regardless of quota and machines: shape (n_plans,)."""
@@ -203,12 +214,14 @@ def ps_memory(n_ps: Array, now_mib: int, share: PsShare) -> Array:
     return np.where(is_less, needed, np.maximum(needed, now_mib))
 
 
-def plan_of(row: Array, worker_memory_mib: int, ps_memory_mib: int) -> ResourcePlan:
+def plan_of(
+    row: Array, worker_memory_mib: int, ps_memory_mib: int, gpus: tuple[int, int] = (0, 0)
+) -> ResourcePlan:
     """Return the record of one row (w, p, lambda_w, lambda_p)."""
     w, p, worker_cpu, ps_cpu = row
     return ResourcePlan(
-        worker=RolePlan(int(w), float(worker_cpu), worker_memory_mib),
-        ps=RolePlan(int(p), float(ps_cpu), ps_memory_mib),
+        worker=RolePlan(int(w), float(worker_cpu), worker_memory_mib, gpus[0]),
+        ps=RolePlan(int(p), float(ps_cpu), ps_memory_mib, gpus[1]),
     )
 
 
@@ -283,7 +296,8 @@ def nothing_left(grid: PlanGrid) -> str:
     advice = (
         f"; {grid.pins} is pinned, so release a pin" if grid.pins else "; choose smaller nodes or allow more"
     )
-    needs = f"the smallest plan, {plan.short}, needs {plan.total_cpu:g} cores and {plan.total_memory_mib} MiB"
+    amount = amount_words(plan.total_cpu, plan.total_memory_mib, plan.total_gpu)
+    needs = f"the smallest plan, {plan.short}, needs {amount}"
     if grid.quota_cpu is not None and plan.total_cpu > grid.quota_cpu:
         return f"a plan must stay within the quota of {grid.quota_cpu:g} cores, but {needs}{advice}"
     if grid.quota_memory_mib is not None and plan.total_memory_mib > grid.quota_memory_mib:

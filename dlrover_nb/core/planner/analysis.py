@@ -338,6 +338,7 @@ def _curve(completion: Completion, axis: int) -> Curve:
         situation.capacity,
         worker_memory_mib=situation.plan.worker.memory_mib,
         ps_memory_mib=situation.plan.ps.memory_mib,
+        gpus=situation.plan.gpus,
     ) | (values == here[axis])
     predictions = completion.predict(rows[feasible]).without_host
     measured = axes_of([s.plan for s in situation.samples])

@@ -11,7 +11,7 @@ million plans.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,17 +60,19 @@ class Rough:
 
     def cost(self, axes: Array) -> Array:
         """Return `Candidate.cost` of each row."""
-        return pricing.costs(axes, *self.grid.sized(axes).memory_mib, self.situation.spec.prices)
+        prices, memory_mib = self.situation.spec.prices, self.grid.sized(axes).memory_mib
+        return pricing.costs(axes, *memory_mib, prices, self.grid.gpus)
 
     def parts(self, ladders: Ladders) -> Parts:
         """Return cost and seconds per sample of all plans between these values, in parts."""
         w, p, worker_cpu, ps_cpu = ladders
         workers, ps = _rows(w, (1.0,), worker_cpu, (0.0,)), _rows((0.0,), p, (0.0,), ps_cpu)
         (worker_mib, ps_mib), prices = self.grid.sized(ps).memory_mib, self.situation.spec.prices
+        gpus = self.grid.gpus
         shape = len(w), len(p), len(worker_cpu), len(ps_cpu)
         return Parts(
-            worker_cost=pricing.costs(workers, worker_mib, 0, prices).reshape(shape[0], shape[2]),
-            ps_cost=pricing.costs(ps, 0, ps_mib, prices).reshape(shape[1], shape[3]),
+            worker_cost=pricing.costs(workers, worker_mib, 0, prices, gpus).reshape(shape[0], shape[2]),
+            ps_cost=pricing.costs(ps, 0, ps_mib, prices, gpus).reshape(shape[1], shape[3]),
             worker_s=self._each_s(_rows(w, (1.0,), worker_cpu, (1.0,)), COMPUTED).reshape(shape[0], shape[2]),
             ps_s=self._each_s(_rows(w, p, (1.0,), ps_cpu), frozenset(TERMS) - COMPUTED).reshape(
                 shape[0], shape[1], shape[3]
@@ -129,7 +131,7 @@ def _near(rough: Rough) -> Array:
 def grid_of(situation: Situation) -> PlanGrid:
     """Return the plans that the job may be given: bounds, quota, machines, pins, memory by the forecast."""
     each = sizes(situation)
-    return plan_grid(
+    grid = plan_grid(
         situation.spec.bounds,
         situation.capacity,
         worker_memory_mib=each.worker_mib,
@@ -137,3 +139,4 @@ def grid_of(situation: Situation) -> PlanGrid:
         pins=situation.pins,
         ps_share=each.ps_share,
     )
+    return replace(grid, gpus=situation.spec.plan.gpus)

@@ -15,14 +15,13 @@ import numpy as np
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, in_steps
-from dlrover_nb.core.structs.plan.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.structs.plan.capacity import Need
 
 COARSE = 4  # of many machines, free capacity is reported in quarters of one, rounded down
 FEW = 8  # machines whose free capacity is reported exactly
@@ -76,7 +75,7 @@ class SimCluster:
     def machines(self) -> tuple[Need, ...]:
         """Cores and MiB of each machine, as if empty, in the order of `Place.machine`."""
         whole = zip(self._cpu.tolist(), self._mib.tolist(), strict=True)
-        return tuple((steps * CPU_STEP, mib) for steps, mib in whole)
+        return tuple(Need(steps * CPU_STEP, mib) for steps, mib in whole)
 
     @property
     def used_cpu(self) -> float:
@@ -101,7 +100,7 @@ class SimCluster:
 
     def _place_all(self, needs: Sequence[Need]) -> list[Place] | None:
         places: list[Place | None] = [None] * len(needs)
-        nodes = [(in_steps(cpu), mib) for cpu, mib in needs]
+        nodes = [(in_steps(need.cpu), need.memory_mib) for need in needs]
         total_cpu, total_mib = self._cpu.sum(), self._mib.sum()
         order = sorted(
             range(len(nodes)),

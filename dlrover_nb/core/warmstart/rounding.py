@@ -40,11 +40,14 @@ def plan_of(numbers: Array) -> ResourcePlan:
     )
 
 
-def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None) -> Into:
+def into_space(
+    bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None, gpus: tuple[int, int] = (0, 0)
+) -> Into:
     """Return the function that moves a plan into the space of a job, or None where no such plan may run.
 
     Counts are cut to the bounds and CPU goes to the nearest allowed size; pins come last and take precedence.
-    A plan that exceeds the quota or the machines loses nodes of both roles in proportion until it fits.
+    A plan that exceeds the quota or the machines loses nodes of both roles in proportion until it fits. Each
+    worker and each PS has `gpus`, whatever those of similar jobs had.
     """
     fixed = pins or Pins()
     most_workers, most_ps = bounds.counts
@@ -56,7 +59,7 @@ def into_space(bounds: PlanBounds, capacity: Capacity, pins: Pins | None = None)
             cpu=_nearest(plan.worker.cpu, bounds.worker_cpus),
         )
         ps = replace(plan.ps, count=min(plan.ps.count, most_ps), cpu=_nearest(plan.ps.cpu, bounds.ps_cpus))
-        return _shrunk(ResourcePlan(worker, ps), bounds, capacity, fixed)
+        return _shrunk(ResourcePlan(worker, ps).with_gpus(gpus), bounds, capacity, fixed)
 
     return into
 

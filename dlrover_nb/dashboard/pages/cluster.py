@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.cluster_load import ClusterLoad
     from dlrover_nb.core.structs.decisions.query_answers import Explanation
     from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.page import Visit
@@ -91,7 +92,7 @@ def body(visit: Visit) -> Markup:
     )
 
 
-def _machines(capacity: Capacity, needs: Sequence[tuple[str, tuple[float, int]]]) -> tuple[Block, ...]:
+def _machines(capacity: Capacity, needs: Sequence[tuple[str, Need]]) -> tuple[Block, ...]:
     machines = machines_of(capacity, needs)
     used_cpu, used_mib = sum(m.used_cpu for m in machines), sum(m.used_memory_mib for m in machines)
     total_cpu, total_mib = capacity.total_cpu, capacity.total_memory_mib

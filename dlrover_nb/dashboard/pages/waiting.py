@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from dlrover_nb.core.structs.cluster.waits import Holder, Wait
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
     from dlrover_nb.core.structs.views.summary import JobSummary
     from dlrover_nb.dashboard.page import Visit

@@ -11,7 +11,15 @@ from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
 from dlrover_nb.core.commands.requests import path_of_size
 from dlrover_nb.core.extensions import DATA_SOURCES, OPTIMIZERS, names
 from dlrover_nb.core.structs.job.early_stopping import Metric
-from dlrover_nb.core.structs.job.spec_choices import DataFormat, Embedding, Migration, Mode, Optimizer, Sync
+from dlrover_nb.core.structs.job.spec_choices import (
+    DataFormat,
+    Device,
+    Embedding,
+    Migration,
+    Mode,
+    Optimizer,
+    Sync,
+)
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 from dlrover_nb.magics.flags import JOB, flags_of
 from dlrover_nb.magics.parser import columns, number, one_of, sequences, setting, whole, widths, yes_no
@@ -145,6 +153,14 @@ SUBMIT_FLAGS: FlagTable = (
     ),
     ("--staleness", "staleness", whole, "N", "bound of ssp, in steps"),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
+    ("--worker-gpu", "plan.worker.gpu", whole, "N", "GPUs of each worker, in every plan"),
+    (
+        "--device",
+        "device",
+        one_of("device", Device),
+        "WHERE",
+        "workers compute: auto (on the GPU that a worker has), cpu or cuda",
+    ),
     ("--migration", "migration", one_of("migration", Migration), "KIND", "seamless or restart"),
     (
         "--checkpoint-url",

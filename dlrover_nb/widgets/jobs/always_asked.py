@@ -78,7 +78,7 @@ def _per_hour(snapshot: JobSnapshot) -> float | None:
     plan = snapshot.ran or snapshot.target
     if snapshot.front is not None and snapshot.front.current.plan == plan:
         return snapshot.front.current.cost_per_hour
-    return snapshot.spec.prices.per_hour(plan.total_cpu, plan.total_memory_mib)
+    return snapshot.spec.prices.per_hour(plan.total_cpu, plan.total_memory_mib, plan.total_gpu)
 
 
 def _last_change(snapshot: JobSnapshot) -> str:

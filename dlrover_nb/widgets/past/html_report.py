@@ -114,4 +114,6 @@ def _price_words(prices: PriceTable) -> str:
         f"{units.PRICE_UNKNOWN if price is None else f'{price:g}'} per {what}"
         for what, price in (("core hour", prices.cpu_hour), ("GiB hour", prices.gib_hour))
     ]
+    if prices.gpu_hour is not None:
+        parts.append(f"{prices.gpu_hour:g} per GPU hour")
     return f"{', '.join(parts)}, in {prices.currency}{assumed}"

@@ -144,7 +144,7 @@ def test_nodes_beside_the_plan_need_room_too_and_stay_whole():
         found = admit([job], WHOLE, free, [], order="first come", least_share=1.0)
         assert ("ads" in found.admitted) is starts
         if starts:
-            assert sum(cpu for cpu, _ in found.needs) == 6.0
+            assert sum(need.cpu for need in found.needs) == 6.0
         else:
             assert f"needs at least {3 + beside[0]:g} cores" in found.places["ads"].why
     both = [waiting("a", beside=((3.0, MIB),)), waiting("b", 1, since_s=95.0)]

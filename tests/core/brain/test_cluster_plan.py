@@ -92,20 +92,26 @@ def test_a_choice_is_kept_while_nothing_changes(offers, more, options):
             st.integers(0, 9),
             st.sampled_from([0.25, 0.5, 1.0, 3.0, 9.0]),
             st.sampled_from([512, 4096, 50_000]),
+            st.integers(0, 2),
         ),
         max_size=9,
     ),
     st.lists(
-        st.tuples(st.sampled_from([2.0, 8.0]), st.sampled_from([4096, 64 * 1024]), st.integers(1, 3)),
+        st.tuples(
+            st.sampled_from([2.0, 8.0]),
+            st.sampled_from([4096, 64 * 1024]),
+            st.integers(1, 3),
+            st.integers(0, 3),
+        ),
         min_size=1,
         max_size=3,
     ),
 )
 def test_groups_fit_where_their_nodes_do_one_by_one(groups, shapes):
     capacity = Capacity(tuple(NodeShape(*shape) for shape in sorted(set(shapes), reverse=True)))
-    kinds = list(dict.fromkeys((cpu, mib) for _, cpu, mib in groups))
+    kinds = list(dict.fromkeys(tuple(own) for _, *own in groups))
     needs = [kind for kind in kinds for n, *own in groups if tuple(own) == kind for _ in range(n)]
-    array = np.array(groups, dtype=np.float64).reshape(-1, 3)
+    array = np.array(groups, dtype=np.float64).reshape(-1, 4)
     assert all_fit(array, capacity) == fits(capacity, needs)
 
 
@@ -148,7 +154,17 @@ def test_a_plan_of_fewer_parameter_servers_needs_the_memory_that_each_of_them_wo
     plans = [columns.plan(0, own) for own in range(2)]
     assert [plan.ps.memory_mib for plan in plans] == [3136, 1600]
     assert columns.bids.demands[:, 1].tolist() == [plan.total_memory_mib for plan in plans]
-    assert columns.groups(np.array([1]))[1].tolist() == [2, 0.5, 1600]
+    assert columns.groups(np.array([1]))[1].tolist() == [2, 0.5, 1600, 0]
+
+
+def test_jobs_share_the_gpus_of_a_cluster_and_are_told_of_what_they_lack():
+    big = (6, 1, 1.0, 1.0)
+    offers = [offer(job, (2, 1, 1.0, 1.0), big) for job in ("a", "b")]
+    offers = [replace(each, plan=each.plan.with_gpus((1, 0))) for each in offers]
+    room = Capacity((NodeShape(64.0, 64 * 1024, gpu=8),))
+    shares = plan_cluster(offers, room, BrainSettings()).shares
+    assert sorted(share.plan.total_gpu for share in shares.values()) == [2, 6]
+    assert any("Needs 4 more GPUs" in share.why for share in shares.values())
 
 
 def test_by_priority_the_job_that_matters_more_goes_first():

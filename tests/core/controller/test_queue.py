@@ -14,7 +14,7 @@ from dlrover_nb.core.structs.job.spec_choices import Admission
 from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.queued_jobs import NO_BRAIN, QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import (
     Decided,
     JobSubmitted,
@@ -60,7 +60,7 @@ def test_an_external_job_says_its_fixed_nodes_and_how_long_its_last_run_took():
     made.handle(PhaseChanged(0.0, JobPhase.STARTING))
     asked = made.queries().offer()
     assert (asked.beside, asked.lasts_s) == (((0.5, 256),), 300.0)
-    assert asked.needs(PART) == [(0.5, 1024), (0.25, 512), (0.5, 256)]
+    assert asked.needs(PART) == [Need(0.5, 1024), Need(0.25, 512), Need(0.5, 256)]
 
 
 def test_its_place_is_told_once_and_lapses_with_its_brain(controller):

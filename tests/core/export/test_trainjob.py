@@ -293,7 +293,7 @@ spec:
     - {name: KEY, valueFrom: {secretKeyRef: {name: s, key: k}}}
     - {name: MASTER_PORT, value: "1"}
     numNodes: 3
-    resourcesPerNode: {requests: {cpu: 2, memory: 4Gi, nvidia.com/gpu: 1}}
+    resourcesPerNode: {requests: {cpu: 2, memory: 4Gi, nvidia.com/gpu: 1, amd.com/gpu: 1}}
 """
 
 
@@ -303,7 +303,7 @@ def test_a_trainjob_of_others_is_an_external_job() -> None:
         ("torchrun", "train.py", "--lr", "$(RATE)", "--name", "$(X)"), "registry/digits:2", ("RATE=0.1",)
     )
     external = ExternalSpec(worker, 1, framework=Framework.TORCH, port=29500)
-    plan = ResourcePlan(worker=RolePlan(3, 2, 4096), ps=RolePlan(1, 0.25, 512))
+    plan = ResourcePlan(worker=RolePlan(3, 2, 4096, 1), ps=RolePlan(1, 0.25, 512))
     assert found.job == JobSpec("digits", foreign=external, plan=plan)
     assert (found.kind, found.plan, found.differs, found.version) == ("trainjob", plan, (), "")
     assert found.parts == Pins(workers=3, worker_cpu=2.0, worker_memory_mib=4096)
@@ -314,7 +314,7 @@ def test_a_trainjob_of_others_is_an_external_job() -> None:
         "numProcPerNode: not in the document; 1 process on each node is taken",
         "spec.suspend: not taken over",
         "spec.initializer: not taken over",
-        "nvidia.com/gpu of each node: not a part of a plan",
+        "amd.com/gpu of each node: not a part of a plan",
         "what runtime torch-distributed gives its pods beside that: not in the document",
         "ps replicas: not in the document, 1 by default",
         "ps cpu: not in the document, 0.25 by default",

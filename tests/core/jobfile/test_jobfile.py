@@ -18,7 +18,7 @@ from dlrover_nb.core.models.built_in import MODELS
 from dlrover_nb.core.structs.data.features import SequenceSpec
 from dlrover_nb.core.structs.job.early_stopping import EarlyStopping, Metric
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Device
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.prices import PriceTable
@@ -70,6 +70,14 @@ def test_the_law_above_draws_every_field() -> None:
 
 def test_a_name_is_enough() -> None:
     assert parse_job("name: quick-start") == JobSpec("quick-start")
+
+
+def test_a_job_without_gpus_is_written_as_releases_that_know_none_read_it() -> None:
+    plain, gpus = JobSpec("x"), parse_job("name: x\nplan: {worker: {gpu: 1}}\ndevice: cuda")
+    assert "gpu" not in dump_job(plain)
+    assert "device" not in dump_job(plain)
+    assert (gpus.plan.gpus, gpus.device) == ((1, 0), Device.CUDA)
+    assert parse_job(dump_job(gpus)) == gpus
 
 
 def test_a_group_given_in_part_keeps_the_other_defaults() -> None:
@@ -194,6 +202,14 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
             "name: x\nbudget_total: 5\nprices: {cpu_hour: null}",
             "budget_total needs prices.cpu_hour and prices.gib_hour, got 5 with an unknown price",
         ),
+        (
+            "name: x\nbudget_total: 5\nplan: {worker: {gpu: 1}}",
+            "budget_total needs prices.cpu_hour and prices.gib_hour (and prices.gpu_hour, for its GPUs), got 5",
+        ),
+        ("name: x\nplan: {ps: {gpu: 1}}", "plan.ps.gpu must be 0, as our parameter servers compute on cores"),
+        ("name: x\nplan: {worker: {gpu: 0.5}}", "plan.worker.gpu must be a whole number, got 0.5"),
+        ("name: x\ndevice: gpu", "unknown device 'gpu'; did you mean cpu?"),
+        ("name: x\ndevice: cuda\nsync: allreduce", "device cuda is for workers beside PS, and allreduce"),
         ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
         ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
         ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),
@@ -257,7 +273,7 @@ def test_words_that_may_stand_at_a_key_are_known_for_completion() -> None:
 def test_keys_of_groups_are_known_for_completion() -> None:
     assert known_keys()[:2] == ("name", "owner")
     assert "epochs" in known_keys()
-    assert known_keys("plan.ps") == ("count", "cpu", "memory_mib")
+    assert known_keys("plan.ps") == ("count", "cpu", "memory_mib", "gpu")
     assert known_keys("early_stopping") == ("metric", "patience", "min_gain", "target", "decline")
     assert known_keys("name") == known_keys("plan.nope") == ()
 

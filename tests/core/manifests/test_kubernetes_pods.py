@@ -8,11 +8,11 @@ from support.kubernetes.kube import core_api
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.manifests.pod_parts import pod_frame
-from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, node_pod, node_selector, pod_name
+from dlrover_nb.core.manifests.pods import MASTER_NOTE, PodNode, check_pod, node_pod, node_selector, pod_name
 from dlrover_nb.core.master.own.checkpoints.peer_copies import are_wanted
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.wire.pod_contract import (
     MACHINE_VAR,
     PodJob,
@@ -82,6 +82,17 @@ def test_what_is_promised_is_what_is_enforced_and_what_the_node_is_told(cpu, mem
     told = variables(pod)
     assert (float(told["DLROVER_NB_CPU"]), told["DLROVER_NB_MEMORY_MIB"]) == (cpu, str(memory_mib))
     assert (told["DLROVER_NB_NODE"], told["DLROVER_NB_ROLE"]) == (f"{role}-{n}", str(role))
+
+
+def test_a_worker_asks_for_its_gpus_and_neither_a_parameter_server_nor_a_try_of_code_does():
+    plan = ResourcePlan(RolePlan(1, 0.5, 512, 2), RolePlan(1, 0.5, 512))
+    spec = JobSpec("quick-start", plan=plan)
+    job = PodJob(spec, None, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32)
+    worker, ps = (node_pod(job, PodNode(f"{r}-0", r, 0.5, 512), master=MASTER) for r in Role)
+    asked = program(worker)["resources"]
+    assert asked["requests"] == asked["limits"] == {"cpu": "500m", "memory": "512Mi", "nvidia.com/gpu": "2"}
+    for other in (ps, check_pod(job, mark="m", report_to=MASTER)):
+        assert program(other)["resources"]["limits"].keys() == {"cpu", "memory"}
 
 
 def test_a_parameter_server_has_a_minute_to_move_its_parameters_and_others_end_soon():

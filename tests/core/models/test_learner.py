@@ -9,12 +9,15 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.cases import for_each
+from torch.nn import functional
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.built_in import MODELS, dense_parameter_count
-from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.learner import CPU, Learner, device_of
 from dlrover_nb.core.structs.data.features import SequenceInput
 from dlrover_nb.core.structs.job.job import ModelSpec
+from dlrover_nb.core.structs.job.spec_choices import Device
 
 N_CATEGORICAL, N_NUMERIC, BATCH = 3, 2, 8
 MODEL = ModelSpec(embedding_dim=4, hidden=(6, 5))
@@ -23,8 +26,9 @@ HISTORY = SequenceInput(
 )  # of one item, so that its ids are as many as of a single one
 
 
-def learner_of(model, n_categorical=N_CATEGORICAL, n_numeric=N_NUMERIC):
-    return Learner(model, n_categorical, n_numeric, sequences=(HISTORY,) if model.name == "din" else ())
+def learner_of(model, n_categorical=N_CATEGORICAL, n_numeric=N_NUMERIC, device=CPU):
+    sequences = (HISTORY,) if model.name == "din" else ()
+    return Learner(model, n_categorical, n_numeric, sequences=sequences, device=device)
 
 
 def batch(seed=0, n_row=10):
@@ -135,6 +139,77 @@ def test_read_only_rows_of_a_message_are_taken():
     rows, inverse, dense, labels = batch()
     rows.flags.writeable = False
     assert np.isfinite(learner.step(rows, inverse, dense, labels).loss)
+
+
+SECOND = torch.device("cpu", 0)  # as a device with a memory of its own: another one than "cpu", and computed
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_device_computes_what_the_cpu_does(name):
+    model = replace(MODEL, name=name)
+    here, there = learner_of(model), learner_of(model, device=SECOND)
+    for seed in range(3):
+        rows, inverse, dense, labels = batch(seed)
+        here.values += np.float32(0.01)  # as a pull from the PS writes them
+        there.values[:] = here.values
+        one, two = here.step(rows, inverse, dense, labels), there.step(rows, inverse, dense, labels)
+        assert one.loss == two.loss
+        np.testing.assert_array_equal(one.rows, two.rows)
+        np.testing.assert_array_equal(here.gradients, there.gradients)
+        np.testing.assert_array_equal(here.values, there.values)
+        np.testing.assert_array_equal(here.scores(rows, inverse, dense), there.scores(rows, inverse, dense))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_all_of_a_batch_is_on_the_device(name):
+    learner = learner_of(replace(MODEL, name=name), device=torch.device("meta"))
+    # It has no numbers, so that it gets as far as those: din's history, else the loss. A mixture of devices is
+    # another error.
+    at = "register_meta function for torch.nonzero" if name == "din" else "copy out of meta tensor"
+    with pytest.raises(NotImplementedError, match=at):
+        learner.step(*batch())
+    rows, inverse, dense, _ = batch()
+    with pytest.raises(NotImplementedError, match=at):
+        learner.logits(rows, inverse, dense)
+
+
+def test_on_the_cpu_values_and_gradients_are_those_of_the_module_and_rows_are_not_copied(monkeypatch):
+    learner, places = learner_of(MODEL), []
+    rows, inverse, dense, _ = batch()
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda *_: pytest.fail("a copy"))
+
+    original = functional.embedding
+
+    def embedding(places_, rows_):
+        places.append(rows_.data_ptr())
+        return original(places_, rows_)
+
+    monkeypatch.setattr("dlrover_nb.core.models.inputs.functional.embedding", embedding)
+    learner.logits(rows, inverse, dense)
+    assert places == [rows.ctypes.data]
+
+
+@for_each(
+    ("choice", "n_gpu", "has_cuda", "kind"),
+    [
+        (Device.AUTO, 0, True, "cpu"),
+        (Device.AUTO, 1, True, "cuda"),
+        (Device.AUTO, 1, False, "cpu"),
+        (Device.CPU, 1, True, "cpu"),
+        (Device.CUDA, 0, True, "cuda"),
+    ],
+)
+def test_a_worker_computes_on_the_gpu_that_it_has(monkeypatch, choice, n_gpu, has_cuda, kind):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
+    assert device_of(choice, n_gpu).type == kind
+
+
+def test_a_job_that_insists_on_a_gpu_is_told_what_is_missing(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        InvalidValueError, match=r"device cuda needs a GPU .* plan.worker.gpu: 1, or device: auto"
+    ):
+        device_of(Device.CUDA, 1)
 
 
 def test_scores_are_probabilities_of_the_same_logits_as_the_loss():

@@ -29,7 +29,11 @@ SMALL = PlanBounds(4, 2, (0.25, 0.5, 0.75, 1.0), (0.25, 0.5, 0.75, 1.0))
 
 shapes = st.lists(
     st.builds(
-        NodeShape, st.sampled_from([0.3, 1, 2.05, 4]), st.sampled_from([512, 2048, 8192]), st.integers(1, 3)
+        NodeShape,
+        st.sampled_from([0.3, 1, 2.05, 4]),
+        st.sampled_from([512, 2048, 8192]),
+        st.integers(1, 3),
+        st.integers(0, 2),
     ),
     min_size=1,
     max_size=3,
@@ -54,8 +58,8 @@ pins = st.builds(
 )
 
 
-def listed(*args, **memory):
-    return list_plans(plan_grid(*args, **memory))
+def listed(*args, gpus=(0, 0), **memory):
+    return list_plans(replace(plan_grid(*args, **memory), gpus=gpus))
 
 
 limits = st.none() | st.builds(
@@ -68,11 +72,16 @@ limits = st.none() | st.builds(
 
 
 @settings(deadline=None, max_examples=60)
-@given(shapes=shapes, mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])), limits=limits)
-def test_vectorised_placing_equals_node_by_node(shapes, mib, limits):
-    memory = {"worker_memory_mib": mib[0], "ps_memory_mib": mib[1]}
+@given(
+    shapes=shapes,
+    mib=st.tuples(st.sampled_from([256, 1024]), st.sampled_from([128, 900])),
+    limits=limits,
+    gpus=st.tuples(st.integers(0, 2), st.integers(0, 1)),
+)
+def test_vectorised_placing_equals_node_by_node(shapes, mib, limits, gpus):
+    memory = {"worker_memory_mib": mib[0], "ps_memory_mib": mib[1], "gpus": gpus}
     wide = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.1, 0.25, 1.5), ps_cpus=(0.3, 1))
-    space = listed(wide, LARGE, **memory)
+    space = listed(wide, Capacity((replace(LARGE.shapes[0], gpu=99),)), **memory)
     assert len(space) == 5 * 3 * 3 * 2
     capacity = Capacity(tuple(shapes), node_limits=limits)
     held = fits(space.axes, capacity, **memory)

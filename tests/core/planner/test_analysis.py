@@ -251,3 +251,18 @@ def test_little_of_the_front_is_lost_by_sorting_plans_out_roughly():
     kept = hypervolume(found.cost, found.predictions.samples_per_s, worst=worst)
     assert len(found.space) < len(axes) / 2
     assert kept >= 0.999 * hypervolume(cost, speed, worst=worst)
+
+
+@pytest.mark.parametrize("bounds", [SMALL, HUGE], ids=["listed", "searched"])
+def test_every_plan_has_the_gpus_of_the_job_counts_them_and_pays_for_them(bounds):
+    plan, prices = NOW.with_gpus((1, 0)), PriceTable(gpu_hour=0.5)
+    machines = Capacity((NodeShape(32, 131_072, 2, gpu=3), NodeShape(32, 131_072, 20)))
+    spec = JobSpec("x", plan=plan, prices=prices)
+    found = analyse(situation(bounds, spec=spec, plan=plan, capacity=machines))
+    plans = [found.space.plan(i) for i in range(len(found.space))]
+    assert {each.gpus for each in plans} == {(1, 0)}
+    assert max(each.worker.count for each in plans) == 6
+    assert found.cost.tolist() == pytest.approx([pricing.cost_per_hour(each, prices) for each in plans])
+    for each in found.front.candidates:
+        assert each.cost_per_hour == pytest.approx(pricing.cost_per_hour(each.plan, prices))
+        assert each.plan.worker.gpu == 1

@@ -41,7 +41,7 @@ def test_without_new_ps_nothing_more_is_needed_and_what_runs_is_always_reachable
     fewer = replace(now, ps=replace(now.ps, count=1), worker=other.worker)
     assert change_needs(now, fewer) == []
     more = replace(now, ps=replace(now.ps, count=now.ps.count + 1), worker=other.worker)
-    assert change_needs(now, more).count((now.ps.cpu, now.ps.memory_mib)) >= now.ps.count + 1
+    assert change_needs(now, more).count(now.ps.need) >= now.ps.count + 1
 
 
 def test_a_plan_that_cannot_stand_beside_what_runs_is_refused_with_the_peak_and_a_way_out():

@@ -21,6 +21,7 @@ from dlrover_nb.core.planner.availability.marginal_gains import (
 from dlrover_nb.core.planner.availability.placement import machines_of
 from dlrover_nb.core.structs.decisions.query_answers import Explanation, Marginal, Weighed
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Need
 
 STEPS = st.builds(
     Step,
@@ -83,7 +84,7 @@ def test_the_steps_of_a_job_are_its_marginals_as_shares_of_its_speed():
 )
 def test_placing_keeps_the_sums_and_overfills_no_machine(held):
     capacity = Capacity((NodeShape(4.0, 4096, 2), NodeShape(2.0, 1024)))
-    machines = machines_of(capacity, held)
+    machines = machines_of(capacity, [(job, Need(*need)) for job, need in held])
     assert len(machines) == 3
     for machine in machines:
         assert machine.free_cpu >= 0
@@ -95,7 +96,8 @@ def test_placing_keeps_the_sums_and_overfills_no_machine(held):
 
 def test_a_node_that_no_machine_has_room_for_is_spread_over_several():
     machines = machines_of(
-        Capacity((NodeShape(2.0, 1024, 2),)), [("a", (1.5, 512)), ("b", (1.5, 512)), ("c", (1.0, 512))]
+        Capacity((NodeShape(2.0, 1024, 2),)),
+        [("a", Need(1.5, 512)), ("b", Need(1.5, 512)), ("c", Need(1.0, 512))],
     )
     assert [m.free_cpu for m in machines] == [0.0, 0.0]
     assert sum(m.used_memory_mib for m in machines) == 1536

@@ -26,12 +26,12 @@ from dlrover_nb.core.structs.cluster.waits import Holder, QueueWait, Wait, WaitK
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase
 from dlrover_nb.core.structs.views.summary import JobSummary, summarize
 
 BOUNDS = PlanBounds(max_workers=5, max_ps=3, worker_cpus=(0.5, 1.0, 2.0), ps_cpus=(0.5, 1.0))
-NEEDS = st.tuples(st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([256, 512, 1024]))
+NEEDS = st.builds(Need, st.sampled_from([0.25, 0.5, 1.0]), st.sampled_from([256, 512, 1024]))
 SHAPES = st.builds(
     NodeShape, st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([1024, 4096]), st.integers(1, 3)
 )
@@ -43,7 +43,7 @@ PLANS = st.builds(ResourcePlan, ROLES, ROLES)
 @given(CAPACITIES, st.lists(NEEDS, max_size=12))
 def test_what_is_free_is_no_more_than_what_is_not_held(capacity, held):
     free = free_of(capacity, held)
-    assert free.total_cpu <= max(0.0, capacity.total_cpu - sum(cpu for cpu, _ in held)) + 1e-6 or not fits(
+    assert free.total_cpu <= max(0.0, capacity.total_cpu - sum(need.cpu for need in held)) + 1e-6 or not fits(
         capacity, held
     )
     assert free.total_memory_mib <= capacity.total_memory_mib
@@ -53,7 +53,7 @@ def test_what_is_free_is_no_more_than_what_is_not_held(capacity, held):
 @given(CAPACITIES, st.lists(NEEDS, max_size=8), NEEDS)
 def test_a_node_that_fits_into_what_is_free_fits_beside_what_is_held(capacity, held, more):
     if fits(capacity, held) and fits(free_of(capacity, held), [more]):
-        cores = sum(cpu for cpu, _ in held) + more[0]
+        cores = sum(need.cpu for need in held) + more.cpu
         assert cores <= capacity.total_cpu + 1e-6
 
 
@@ -101,7 +101,7 @@ def _is_within(plan, wanted, pins):
 
 def test_where_nothing_is_free_no_plan_fits():
     waiting = snapshot()
-    assert fitting_plan(waiting, Capacity((NodeShape(1.0, 1024),)), [(1.0, 1024)]) is None
+    assert fitting_plan(waiting, Capacity((NodeShape(1.0, 1024),)), [Need(1.0, 1024)]) is None
     assert fitting_plan(waiting, Capacity(()), []) is None
 
 
@@ -195,6 +195,6 @@ def test_the_nodes_of_a_summary_are_those_of_its_plan_as_far_as_it_holds_them():
     job = JobSummary(
         "a", JobPhase.TRAINING, "ada", 0.0, plan, 1.0, 0.1, None, live=True, cpu=2.0, memory_mib=1024
     )
-    assert needs_of(job) == [(1.0, 512), (1.0, 512)]
-    assert needs_of(replace(job, cpu=3.5)) == [(1.0, 512)] * 3 + [(0.5, 256)]
+    assert needs_of(job) == [Need(1.0, 512), Need(1.0, 512)]
+    assert needs_of(replace(job, cpu=3.5)) == [Need(1.0, 512)] * 3 + [Need(0.5, 256)]
     assert needs_of(replace(job, phase=JobPhase.STOPPED)) == []

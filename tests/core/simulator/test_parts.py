@@ -17,6 +17,7 @@ from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.faults import DAY_S
 from dlrover_nb.core.simulator.workload import BOUNDS, JobSampler, poisson_arrivals, read_arrivals
 from dlrover_nb.core.structs.plan.capacity import NodeShape, fits, plan_needs
+from dlrover_nb.core.structs.plan.resources import Need
 
 TABLE = ("data", "dl2_ps_speed", "ps_worker_speed.csv")
 ARRIVALS = ("data", "pollux_adaptdl")
@@ -52,7 +53,9 @@ def test_time_cannot_pass_what_is_due() -> None:
 
 # room
 
-needs = st.lists(st.tuples(st.sampled_from([1.0, 2.0, 3.5]), st.sampled_from([512, 1024, 4096])), max_size=12)
+needs = st.lists(
+    st.builds(Need, st.sampled_from([1.0, 2.0, 3.5]), st.sampled_from([512, 1024, 4096])), max_size=12
+)
 
 
 @given(groups=st.lists(needs, max_size=6))
@@ -80,15 +83,15 @@ def test_on_an_empty_cluster_a_plan_is_placed_exactly_when_it_fits(workers, ps) 
 
 def test_a_placement_that_fails_is_no_news() -> None:
     cluster = SimCluster([NodeShape(4.0, 8192, 1)])
-    assert cluster.place([(3.0, 512), (2.0, 512)]) is None
+    assert cluster.place([Need(3.0, 512), Need(2.0, 512)]) is None
     assert (cluster.n_change, cluster.n_release) == (0, 0)
     assert cluster.used_cpu == 0
 
 
 def test_a_job_sees_its_own_room_whole_and_the_free_room_rounded_down() -> None:
     cluster = SimCluster([NodeShape(8.0, 8192, 3)])
-    own = cluster.place([(3.0, 1000)])
-    cluster.place([(6.5, 1000)])
+    own = cluster.place([Need(3.0, 1000)])
+    cluster.place([Need(6.5, 1000)])
     room = cluster.room_for(own, 10)
     assert fits(room, [(3.0, 1000)])
     assert room.total_cpu <= 3.0 + float(cluster.free_cpu.sum()) / 100

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.structs.plan.budget import NEAR_SHARE, BudgetOutlook, PlanBudget, per_hour, spent_why
 from dlrover_nb.core.structs.plan.prices import PriceTable
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, RolePlan
 
 PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 0.5, 512))
 SMALL = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
@@ -80,9 +80,11 @@ def test_the_reason_of_the_end_names_the_way_on():
     )
 
 
-@given(st.lists(st.tuples(st.floats(0, 64), st.integers(64, 1 << 20)), max_size=9))
+@given(st.lists(st.builds(Need, st.floats(0, 64), st.integers(64, 1 << 20), st.integers(0, 4)), max_size=9))
 def test_nodes_cost_what_their_cores_and_memory_do_and_nothing_is_told_without_a_price(held):
-    prices = PriceTable(cpu_hour=0.03, gib_hour=0.004)
-    exact = sum(cpu * 0.03 + mib / 1024 * 0.004 for cpu, mib in held)
-    assert per_hour(prices, held) == pytest.approx(exact, abs=1e-6)
+    prices = PriceTable(cpu_hour=0.03, gib_hour=0.004, gpu_hour=0.5)
+    exact = sum(cpu * 0.03 + mib / 1024 * 0.004 + gpu * 0.5 for cpu, mib, gpu in held)
+    assert per_hour(prices, held) == pytest.approx(exact, abs=2e-4)  # cores are rounded to hundredths
+    if any(need.gpu for need in held):
+        assert per_hour(replace(prices, gpu_hour=None), held) is None
     assert per_hour(PriceTable(gib_hour=None), held) is None

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from dlrover_nb.api.views.job_views import SubmittedView
 from dlrover_nb.core.structs.job.cautions import cautions
 from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Device
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 SMALL = ResourcePlan(RolePlan(1, 0.5, 64), RolePlan(1, 0.5, 512))
+TWO_GPUS = ResourcePlan(RolePlan(1, 0.5, 512, 2), RolePlan(1, 0.5, 512))
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,8 @@ SMALL = ResourcePlan(RolePlan(1, 0.5, 64), RolePlan(1, 0.5, 512))
         (JobSpec("x", batch_size=1_000_000), 54_000, "more than all 54,000 rows, so each epoch is one step"),
         (JobSpec("x", batch_size=10_000, n_epoch=2), 54_000, "makes 12 steps in the whole job"),
         (JobSpec("x", global_batch=60_000), 54_000, "--global-batch of at most 2,700"),
+        (JobSpec("x", plan=TWO_GPUS), 54_000, "A worker computes on one GPU and has 2"),
+        (JobSpec("x", plan=TWO_GPUS, device=Device.CPU), 54_000, "has 2 GPUs and computes on its cores"),
         (JobSpec("x", plan=SMALL), None, "64 MiB are less than a worker takes before it has any data"),
     ],
 )

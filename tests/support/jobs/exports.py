@@ -31,6 +31,7 @@ from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
+    Device,
     Embedding,
     Migration,
     Mode,
@@ -53,7 +54,8 @@ CRDS = SHARED / "crds"
 
 counts, cores, memories = st.integers(1, 1000), st.floats(0.01, 512), st.integers(64, 4 << 20)
 roles = st.builds(RolePlan, counts, cores, memories)
-plans = st.builds(ResourcePlan, worker=roles, ps=roles)
+gpus = st.integers(0, 4)
+plans = st.builds(ResourcePlan, worker=st.builds(RolePlan, counts, cores, memories, gpus), ps=roles)
 small_plans = st.builds(
     ResourcePlan,
     worker=st.builds(RolePlan, st.integers(1, 4), cores, memories),
@@ -163,6 +165,7 @@ prices = st.builds(
     st.none() | st.floats(0, 9),
     st.none() | st.floats(0, 9),
     st.booleans(),
+    st.none() | st.floats(0, 9),
 )
 pins = st.builds(
     Pins,
@@ -215,6 +218,7 @@ fixed_roles = st.just(()) | st.lists(
         st.lists(arguments, min_size=1, max_size=3).map(tuple),
         cpu=cores,
         memory_mib=memories,
+        gpu=gpus,
         image=texts,
         env=pairs,
         ends_job=st.none() | st.booleans(),
@@ -250,8 +254,7 @@ foreigners = st.builds(_with_roles, _foreigners, fixed_roles)
 
 def _with_budget(job: JobSpec) -> JobSpec:
     """Return the job with a total budget, where its prices are known."""
-    is_priced = job.prices.per_hour(1.0, 1.0) is not None
-    return replace(job, budget_total=7.5 + job.n_epoch) if is_priced else job
+    return replace(job, budget_total=7.5 + job.n_epoch) if job.is_priced else job
 
 
 _jobs = st.builds(
@@ -314,12 +317,26 @@ _jobs = st.builds(
     max_skipped_batches=st.integers(0, 999),
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
+    device=st.sampled_from([Device.AUTO, Device.CPU]),
 ).map(_with_budget)
+
+
+def _as_external(job: JobSpec, spec: ExternalSpec) -> JobSpec:
+    return replace(job, foreign=spec, budget_total=None)
 
 
 def _external(job: JobSpec) -> JobSpec:
     """Return an external job with one of the ways in which others train; all-reduce is our own program's."""
-    return replace(job, sync=Sync.BSP) if job.sync is Sync.ALLREDUCE else job
+    plan = job.plan.with_gpus((job.plan.worker.gpu, job.n_epoch % 3))
+    return replace(
+        job, plan=plan, budget_total=None, sync=Sync.BSP if job.sync is Sync.ALLREDUCE else job.sync
+    )
+
+
+def _own_device(job: JobSpec) -> JobSpec:
+    """Return a job of ours, some of which insist on a GPU."""
+    is_possible = job.sync is not Sync.ALLREDUCE and job.n_epoch % 3 == 0
+    return replace(job, device=Device.CUDA) if is_possible else job
 
 
 _moments = st.none() | st.integers(1, 4_000_000_000).map(float)
@@ -329,8 +346,8 @@ _dated = st.builds(
     _moments,
 )
 _admissions = st.sampled_from(list(Admission))
-_own = st.builds(lambda job, admission: replace(job, admission=admission), _dated, _admissions)
-_external_jobs = st.builds(lambda job, spec: _external(replace(job, foreign=spec)), _dated, foreigners)
+_own = st.builds(lambda job, admission: _own_device(replace(job, admission=admission)), _dated, _admissions)
+_external_jobs = st.builds(lambda job, spec: _external(_as_external(job, spec)), _dated, foreigners)
 jobs = _own | _external_jobs
 
 
@@ -396,7 +413,7 @@ def own_jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
 def external_jobs_of(kind: str) -> st.SearchStrategy[JobSpec]:
     """Return jobs of others' TensorFlow that have workers and PS alone."""
     specs = _foreigners.map(lambda spec: replace(spec, framework=Framework.TENSORFLOW))
-    return st.builds(lambda job, spec: _fitted(kind, _external(replace(job, foreign=spec))), _dated, specs)
+    return st.builds(lambda job, spec: _fitted(kind, _external(_as_external(job, spec))), _dated, specs)
 
 
 TRAIN = ("python", "/app/train.py", "--step", "$(STEP)")

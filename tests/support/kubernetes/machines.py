@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import Tenant
-from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, gpu_resource
 
 SPEC = KubernetesSpec(master_cpu=0.25, master_memory_mib=768)
 ME = Tenant("quick-start", "team", SPEC)
 
 
-def node(name="node1", cpu="4", memory="8Gi", *, ready="True", labels=None, **spec):
+def node(name="node1", cpu="4", memory="8Gi", *, ready="True", labels=None, gpu=0, **spec):
     return {
         "metadata": {"name": name, "labels": labels or {}},
         "spec": spec,
         "status": {
-            "allocatable": {"cpu": cpu, "memory": memory},
+            "allocatable": {"cpu": cpu, "memory": memory, **gpu_resource(gpu)},
             "conditions": [{"type": "Ready", "status": ready}],
         },
     }

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.plan.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import Need, RolePlan, Size
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +194,7 @@ class LocalBackend:
         """Return whether this backend was made to resize nodes."""
         return self._resizes
 
-    def resize_node(self, node: str, need: Need) -> None:
+    def resize_node(self, node: str, need: Size) -> None:
         """Note what a node holds from now on, which other jobs of this machine read."""
         path = self._file(node)
         if node in self._processes:

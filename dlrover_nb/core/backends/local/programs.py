@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.local.backend import Process
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Need
 
 _POLL_S, _MORE_S = 0.05, 2.0  # beyond the grace time, for the end by force
 

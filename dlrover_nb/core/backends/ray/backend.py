@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from dataclasses import replace
+from operator import ge
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
@@ -24,7 +25,7 @@ from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskErr
 
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
-from dlrover_nb.core.backends.ray.load import ray_capacity
+from dlrover_nb.core.backends.ray.load import free_need, ray_capacity
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Need
 
 logger = logging.getLogger(__name__)
 
@@ -133,14 +134,20 @@ class RayBackend:
         """Return each machine's resources that are free or held by this job."""
         try:
             free = ask_ray(state.available_resources_per_node)
-            room = {machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB] for machine, f in free.items()}
-            for machine, (cpu, mib) in self._allocated():
+            room = {
+                machine: [f.get("CPU", 0.0), f.get("memory", 0.0) / MIB, f.get("GPU", 0.0)]
+                for machine, f in free.items()
+            }
+            for machine, need in self._allocated():
                 if machine in room:
-                    room[machine][0] += cpu
-                    room[machine][1] += mib
+                    room[machine] = [has + own for has, own in zip(room[machine], need, strict=True)]
         except (RayError, ConnectionError) as error:
             raise BackendError(f"Ray cannot be reached: {error}; connect again") from error
-        shapes = [NodeShape(round(cpu, 2), int(mib)) for cpu, mib in room.values() if cpu > 0 and mib >= 1]
+        shapes = [
+            NodeShape(round(cpu, 2), int(mib), gpu=int(gpu))
+            for cpu, mib, gpu in room.values()
+            if cpu > 0 and mib >= 1
+        ]
         return Capacity(tuple(sorted(shapes, key=lambda s: (s.cpu, s.memory_mib), reverse=True)))
 
     def _allocated(self) -> list[tuple[str, Need]]:
@@ -159,7 +166,7 @@ class RayBackend:
         if config.node in self._node_names:
             raise InvalidValueError(f"node {config.node} was started before; use a new id")
         self._node_names.add(config.node)
-        self._needs[config.node] = config.cpu, config.memory_mib
+        self._needs[config.node] = config.need
         try:
             if self._is_new:
                 self._is_new, plan = False, config.spec.plan
@@ -189,6 +196,7 @@ class RayBackend:
             "namespace": NAMESPACE,
             "lifetime": "detached",
             "max_restarts": 0,
+            **({"num_gpus": config.gpu} if config.gpu else {}),
             **self._wishes.options(config.node),
         }
         actor = self._actors[config.node] = self._begin(config, options)
@@ -284,7 +292,7 @@ class RayBackend:
         except (RayError, ConnectionError) as error:
             logger.warning("job %s cannot read the free capacity of Ray: %s", self._job, error)
             return {}
-        alone = [n for n, (cpu, mib) in needs.items() if not any(c >= cpu and m >= mib for c, m in room)]
+        alone = [n for n, need in needs.items() if not any(all(map(ge, has, need)) for has in room)]
         return dict.fromkeys([*deferred, *alone], "")
 
     def host_wishes(self) -> Mapping[str, HostWish]:
@@ -389,9 +397,8 @@ def machine_of(actor: Any) -> str:  # noqa: ANN401 - as above
 
 
 def _room() -> list[Need]:
-    """Return the free cores and MiB of each machine."""
-    free = state.available_resources_per_node().values()
-    return [(round(float(f.get("CPU", 0)), 4), int(f.get("memory", 0)) // MIB) for f in free]
+    """Return what is free of each machine."""
+    return [free_need(free) for free in state.available_resources_per_node().values()]
 
 
 def _first_line(text: str) -> str:

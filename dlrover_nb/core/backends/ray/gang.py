@@ -23,8 +23,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 MIB = 1 << 20
@@ -68,9 +67,8 @@ class Gang:
 
     def open(self, plan: ResourcePlan) -> None:
         """Request a group for all PS of a plan and one worker; where there is room, it is placed then."""
-        worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
-        self._needs = (*[ps] * plan.ps.count, worker)
-        bundles = [{"CPU": cpu, "memory": float(mib * MIB)} for cpu, mib in self._needs]
+        self._needs = (*[plan.ps.need] * plan.ps.count, plan.worker.need)
+        bundles = [bundle(need) for need in self._needs]
         self._group = placement_group(bundles, strategy="PACK", name=self._name, lifetime="detached")
         self._group.wait(PLACING_S)
 
@@ -80,6 +78,12 @@ class Gang:
         if group is not None:
             with contextlib.suppress(RayError, ConnectionError):
                 remove_placement_group(group)
+
+
+def bundle(need: Need) -> dict[str, float]:
+    """Return what a node holds as Ray writes it, without what it holds none of."""
+    gpu = {"GPU": float(need.gpu)} if need.gpu else {}
+    return {"CPU": need.cpu, "memory": float(need.memory_mib * MIB), **gpu}
 
 
 def remove_request(job: str) -> None:

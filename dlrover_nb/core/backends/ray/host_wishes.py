@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.ray.load import RayLoads
     from dlrover_nb.core.deadline.host_choice import Wish
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Need
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)

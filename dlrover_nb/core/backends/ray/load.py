@@ -26,6 +26,7 @@ from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.host_use import host_use
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, ClusterLoad, MachineLoad, by_job
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import Need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -146,6 +147,12 @@ def _amount(resources: Mapping[str, float]) -> Amount:
     return Amount(round(max(0.0, cpu), 4), round(max(0.0, memory) / MIB, 4))
 
 
+def free_need(resources: Mapping[str, float]) -> Need:
+    """Return the cores, MiB and whole GPUs that Ray names."""
+    cpu = round(float(resources.get("CPU", 0)), 4)
+    return Need(cpu, int(resources.get("memory", 0)) // MIB, int(resources.get("GPU", 0)))
+
+
 def ray_capacity() -> Capacity:
     """Return the machines of the connected Ray that are alive and offer CPU, largest first.
 
@@ -165,7 +172,7 @@ def ray_capacity() -> Capacity:
 
 def _shapes(resources: Iterable[Mapping[str, float]]) -> tuple[NodeShape, ...]:
     shapes = [
-        NodeShape(float(offer["CPU"]), int(offer.get("memory", 0)) // MIB)
+        NodeShape(float(offer["CPU"]), int(offer.get("memory", 0)) // MIB, gpu=int(offer.get("GPU", 0)))
         for offer in resources
         if offer.get("CPU", 0) > 0
     ]

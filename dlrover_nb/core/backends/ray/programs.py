@@ -27,7 +27,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dlrover_nb.core.backends.programs.running import Observed, RunningProgram
 from dlrover_nb.core.backends.programs.supervisor import GRACE_S
 from dlrover_nb.core.backends.ray.backend import RayBackend, machine_of
-from dlrover_nb.core.backends.ray.gang import MIB
+from dlrover_nb.core.backends.ray.load import free_need
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.driver.calls.http_server import LOOPBACK
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.programs.running import ProgramSetup
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Need
 
 logger = logging.getLogger(__name__)
 
@@ -217,9 +217,8 @@ class RayPrograms(RayBackend):
         for node, actor in self._actors.items():
             there.setdefault(machine_of(actor), set()).add(node.rpartition("-")[0])
         free = state.available_resources_per_node().items()
-        room = {machine: (f.get("CPU", 0.0), int(f.get("memory", 0)) // MIB) for machine, f in free}
-        need = config.cpu, config.memory_mib
-        placement = place(config.spec.foreign, config.role, need, room=room, there=there)
+        room = {machine: free_need(f) for machine, f in free}
+        placement = place(config.spec.foreign, config.role, config.need, room=room, there=there)
         if placement.machine:
             self._machines[config.node] = placement.machine
             super()._request(config)

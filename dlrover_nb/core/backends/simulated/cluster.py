@@ -537,8 +537,8 @@ def _load(world: SimulatedWorld) -> ClusterLoad:
             on.setdefault(place.machine, []).append((job.job.spec.name, place, view))
     return ClusterLoad(
         tuple(
-            _machine(f"machine-{number}", Amount(cpu, float(mib)), on.get(number - 1, []))
-            for number, (cpu, mib) in enumerate(world.cluster.machines, 1)
+            _machine(f"machine-{number}", Amount(has.cpu, float(has.memory_mib)), on.get(number - 1, []))
+            for number, has in enumerate(world.cluster.machines, 1)
         )
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
-from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role, total_need
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class NodeRoom:
 
     def over_quota(self, size: SetSize) -> str:
         """Return what of the job's quota a size would exceed, in words; empty: nothing."""
-        cpu, memory_mib = self._totals(size)
+        cpu, memory_mib, _ = self._totals(size)
         bounds = self.spec.bounds
         if bounds.quota_cpu is not None and cpu > bounds.quota_cpu + CPU_STEP / 2:
             return f"{cpu:g} of {bounds.quota_cpu:g} cores"
@@ -59,19 +59,19 @@ class NodeRoom:
     def _within_limits(self, size: SetSize) -> bool:
         if self.limits is None:
             return True
-        cpu, memory_mib = self._totals(size)
+        cpu, memory_mib, gpu = self._totals(size)
         quota, budget = self.limits.quota, self.limits.budget_per_hour
         if quota.cpu is not None and cpu > quota.cpu + CPU_STEP / 2:
             return False
         if quota.memory_mib is not None and memory_mib > quota.memory_mib:
             return False
-        price = self.spec.prices.per_hour(cpu, memory_mib)
+        price = self.spec.prices.per_hour(cpu, memory_mib, gpu)
         return budget is None or (price is not None and price <= budget)
 
-    def _totals(self, size: SetSize) -> tuple[float, int]:
+    def _totals(self, size: SetSize) -> Need:
         needs = self._needs(size)
-        return round(sum(cpu for cpu, _ in needs), 2), sum(memory_mib for _, memory_mib in needs)
+        return total_need(needs)
 
-    def _needs(self, size: SetSize) -> list[tuple[float, int]]:
+    def _needs(self, size: SetSize) -> list[Need]:
         sizes = {**self.sizes, size.node: size}
         return plan_needs(self.plan, [(each.role, (each.cpu, each.memory_mib)) for each in sizes.values()])

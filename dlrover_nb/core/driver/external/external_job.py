@@ -35,6 +35,7 @@ from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.job.fixed_roles import capacity_left, check_job_fits, limits_left
 from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.plan.resources import Need
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
             master.account.adopt(*read_shard_log(around.folder))
         logs.reload([node.id for node in saved.record.nodes], saved.read_ns)
         living = [node for node in saved.record.nodes if not node.is_finished]
-        backend.adopt({node.id: (node.cpu, node.memory_mib) for node in living})
+        backend.adopt({n.id: Need(n.cpu, n.memory_mib, job.spec.gpu_of(n.role)) for n in living})
         backend.set_master_endpoint(around.url)
         parts = _parts(job, backend, around, capacity, recorded, (master, logs, inputs))
         restart = restart_of(around.how_ended, clock.now_s())

@@ -46,7 +46,7 @@ from dlrover_nb.core.structs.views.events import (
     Ticked,
     quota_changed,
 )
-from dlrover_nb.core.structs.views.summary import holding, summarize
+from dlrover_nb.core.structs.views.summary import holding, need_of, summarize
 from dlrover_nb.core.telemetry import thinned
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class JobLoop(Generic[ActionT]):
 
     def weigh(self, plans: tuple[ResourcePlan, ...]) -> tuple[Weighed, ...]:
         """Return for each plan its predicted effect, and why it would be refused; see `PlanQueries`."""
-        return self._published.queries.weigh(plans)
+        return self._published.queries.weigh(tuple(map(self._spec.on_gpus, plans)))
 
     def explain(self, proposal: str | None) -> Explanation:
         """Return why a proposal was made; `NotFoundError` when it does not exist."""
@@ -320,7 +320,7 @@ class JobLoop(Generic[ActionT]):
     def _note_cost(self, at_s: float) -> None:
         """Tell what the nodes that are up cost, where that has changed; nothing while a price is unknown."""
         nodes = holding(self._master.nodes)
-        cost = per_hour(self._spec.prices, ((node.cpu, node.memory_mib) for node in nodes))
+        cost = per_hour(self._spec.prices, (need_of(node, self._spec) for node in nodes))
         if cost is not None and cost != self._cost_per_hour:
             self._cost_per_hour = cost
             self._executor.emit(CostChanged(at_s, cost))
@@ -341,7 +341,9 @@ class JobLoop(Generic[ActionT]):
 
     def _decide(self, decision: Decision) -> Decision:
         at_s = self._now_s()  # not the client's clock: other machines' may be hours off
-        decision = replace(decision, at_s=at_s, why=self._without_secrets(decision.why))
+        plan = None if decision.plan is None else self._spec.on_gpus(decision.plan)
+        why = self._without_secrets(decision.why)
+        decision = replace(decision, at_s=at_s, why=why, plan=plan)
         instructions = self._executor.emit(Decided(at_s, decision))
         records = [i.record for i in instructions if isinstance(i, Remember)]
         return next(record for record in records if isinstance(record, Decision))

@@ -51,6 +51,7 @@ from dlrover_nb.core.runtime.exchange.sockets import JobKeys, new_keys
 from dlrover_nb.core.structs.job.secrets import secret_values
 from dlrover_nb.core.structs.job.trained import Trained
 from dlrover_nb.core.structs.plan.capacity import check_fits
+from dlrover_nb.core.structs.plan.resources import Need
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +213,7 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
         latest = max(job.started_at_s, recorded.at_s, latest_s(record))
         setup = replace(setup, clock=setup.clock.continued(job.anchor, latest))
         job, logs = _moved(job, setup, socket.endpoint), _logs(job, setup)
-        _adopt(record, setup.backend, logs, socket.endpoint)
+        _adopt(record, job.spec, setup.backend, logs, socket.endpoint)
         run = _Run(job, capacity, master, socket, recorded, logs)
         parts = replace(
             _parts(run, setup, resources),
@@ -325,11 +326,10 @@ def _moved(job: JobFile, setup: RunSetup, endpoint: str) -> JobFile:
     return now
 
 
-def _adopt(record: StateRecord, backend: Backend, logs: NodeLogs, endpoint: str) -> None:
+def _adopt(record: StateRecord, spec: JobSpec, backend: Backend, logs: NodeLogs, endpoint: str) -> None:
     """Take over the nodes of the earlier master, with what is known of their logs."""
-    nodes = {node.id: (node.cpu, node.memory_mib) for node in record.nodes}
-    logs.reload(nodes)
-    backend.adopt(nodes)
+    logs.reload([node.id for node in record.nodes])
+    backend.adopt({n.id: Need(n.cpu, n.memory_mib, spec.gpu_of(n.role)) for n in record.nodes})
     backend.set_master_endpoint(endpoint)  # also when unchanged: an earlier master may have died before it
 
 

@@ -15,10 +15,11 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.documents import jobset
 from dlrover_nb.core.export.documents.trainjob import CLUSTER_RUNTIME, NODE, PORT, RESERVED, STEP, TRAINER
 from dlrover_nb.core.export.groups import child, group, items
+from dlrover_nb.core.export.quantities import amount
 from dlrover_nb.core.manifests.kinds import TRAIN_JOB, TRAINING_RUNTIME
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN, JobSpec
-from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import GPU_RESOURCE, KubernetesSpec
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -151,7 +152,18 @@ def _job(name: str, program: Group, runtime: Group, unknown: list[str]) -> JobSp
     external = ExternalSpec(
         worker, 1, framework=Framework.TORCH, n_process=_n_process(program, runtime, unknown), port=PORT
     )
-    return JobSpec(name, foreign=external, plan=DEFAULT_PLAN, kubernetes=KubernetesSpec())
+    plan = DEFAULT_PLAN.with_gpus((_n_gpu(program), 0))
+    return JobSpec(name, foreign=external, plan=plan, kubernetes=KubernetesSpec())
+
+
+def _n_gpu(program: Group) -> int:
+    return int(amount(_of_node(program).get(GPU_RESOURCE, 0), GPU_RESOURCE))
+
+
+def _of_node(program: Group) -> Group:
+    """Return the resources of each node."""
+    resources = child(program, "resourcesPerNode") or child(program, "resources")
+    return {**child(resources, "requests"), **child(resources, "limits")}
 
 
 def _env(program: Group, unknown: list[str]) -> Iterator[str]:
@@ -180,10 +192,10 @@ def _left(spec: Group, trainer: Group, program: Group, runtime: str, *, is_there
     """Yield what is not taken over."""
     yield from (f"spec.{key}: not taken over" for key in spec if key not in _TAKEN and spec[key])
     yield from (f"spec.trainer.{key}: not taken over" for key in trainer if key not in _OF_TRAINER)
-    resources = child(program, "resourcesPerNode") or child(program, "resources")
-    of_node = {**child(resources, "requests"), **child(resources, "limits")}
     yield from (
-        f"{key} of each node: not a part of a plan" for key in of_node if key not in {"cpu", "memory"}
+        f"{key} of each node: not a part of a plan"
+        for key in _of_node(program)
+        if key not in {"cpu", "memory", GPU_RESOURCE}
     )
     if is_there:
         yield f"of runtime {runtime} image, command, variables and resources are taken over, nothing else"

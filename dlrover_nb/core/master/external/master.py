@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.orders import ExternalOrder
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.job.external import StepsDone
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeLimits
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Size
     from dlrover_nb.core.structs.training.failures import ProgramError
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.wire.services import ServiceAnswer, ServiceCall
@@ -286,7 +286,7 @@ class ExternalMaster(LossState):
         self.resizes_in_place = resizes
         return self._settle(at_s)
 
-    def on_allotted(self, node: str, need: Need, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
+    def on_allotted(self, node: str, need: Size, why: str, at_s: float) -> tuple[ExternalOrder, ...]:
         """Handle what became of a node's other size; `why` says why it was refused."""
         self._orders += shapes.allotted(self, node, need, why, at_s)
         return self._settle(at_s)

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeLimits
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Size
     from dlrover_nb.core.structs.training.failures import ProgramError
     from dlrover_nb.core.structs.training.shards import (
         QuarantinedShard,
@@ -386,7 +386,7 @@ class JobMaster:
         self._state.resizes_in_place = resizes
         return self._settle(at_s)
 
-    def on_allotted(self, node: str, need: Need, at_s: float, why: str = "") -> tuple[Order, ...]:
+    def on_allotted(self, node: str, need: Size, at_s: float, why: str = "") -> tuple[Order, ...]:
         """Record that the backend lets a node use other cores and memory, or why it does not."""
         resizing.on_allotted(self._state, node, need, why, at_s)
         return self._settle(at_s)

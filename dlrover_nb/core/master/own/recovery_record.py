@@ -209,7 +209,8 @@ def revive(
     state.batch_times = dict(record.batch_times)
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
     state.phase, state.message, state.is_held = record.phase, record.message, record.is_held
-    state.roster.adopt((_adopted(node, at_s) for node in record.nodes), record.n_named)
+    adopted = (_adopted(node, state.spec.gpu_of(node.role), at_s) for node in record.nodes)
+    state.roster.adopt(adopted, record.n_named)
     state.sizes_emitted, state.node_sizes_emitted = batch_sizes.present(state), None
     state.stage, state.stage_since_s, state.last_step_s = record.stage, at_s, at_s
     _make_safe(state, record.move)
@@ -280,7 +281,7 @@ def _node_record(node: Node) -> NodeRecord:
     )
 
 
-def _adopted(record: NodeRecord, at_s: float) -> Node:
+def _adopted(record: NodeRecord, gpu: int, at_s: float) -> Node:
     """Return a node that must say Hello again; it counts as not training until it is ordered to."""
     return Node(
         id=record.id,
@@ -290,6 +291,7 @@ def _adopted(record: NodeRecord, at_s: float) -> Node:
         since_s=record.since_s,
         last_message_s=at_s,
         asked_s=at_s,
+        gpu=gpu,
         is_adopted=record.is_up,
         is_draining=record.is_draining,
         has_worked=record.has_worked,

@@ -206,7 +206,7 @@ def _steps(analysis: Analysis, plan: ResourcePlan) -> Iterator[ResourcePlan]:
         for value in (*above, *below):
             row = here.copy()
             row[axis] = value
-            yield plan_of(row, *memory_mib)
+            yield plan_of(row, *memory_mib, plan.gpus)
     for role in Role:
         if role in _needs(analysis):
             more = replace(plan.role(role), memory_mib=plan.role(role).memory_mib + GIB_MIB)

@@ -108,7 +108,7 @@ def suppose(
         situation=s,
         completion=completion,
         predictions=scaled(analysis.predictions, space.axes, factors or {}),
-        cost=pricing.costs(space.axes, *space.memory_mib, s.spec.prices),
+        cost=pricing.costs(space.axes, *space.memory_mib, s.spec.prices, space.gpus),
     )
 
 

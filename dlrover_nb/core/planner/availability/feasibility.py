@@ -13,7 +13,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.plan.capacity import change_needs, check_fits, fits, holds
-from dlrover_nb.core.structs.plan.resources import CPU_STEP
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, total_need
 
 if TYPE_CHECKING:
     from dlrover_nb.core.pareto.space import PlanSpace
@@ -44,12 +44,12 @@ def check_room(
     check_fits(plan, capacity)
     if not _is_reachable(plan, capacity, beside):
         assert beside is not None
-        peak = change_needs(beside, plan)
+        peak = total_need(change_needs(beside, plan))
         raise CapacityError(
             f"the parameter servers of {plan.short} must fit beside those of {beside.short}, because this "
             "job "
-            f"keeps nothing outside its pods: while both run they need {sum(cpu for cpu, _ in peak):g} cores "
-            f"and {sum(mib for _, mib in peak)} MiB; set checkpoint_url, or choose fewer or smaller ones"
+            f"keeps nothing outside its pods: while both run they need {peak.words}; set "
+            "checkpoint_url, or choose fewer or smaller ones"
         )
 
 

@@ -21,18 +21,18 @@ from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.planner.availability.placement import machines_of
 from dlrover_nb.core.structs.cluster.waits import Holder, Wait, WaitEnd, WaitKind
 from dlrover_nb.core.structs.plan.bounds import Pins
-from dlrover_nb.core.structs.plan.capacity import Capacity, Need, NodeShape
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
 from dlrover_nb.core.structs.views.snapshot import ROOM, JobSnapshot, is_for_room
-from dlrover_nb.core.structs.views.summary import holding
+from dlrover_nb.core.structs.views.summary import holding, need_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dlrover_nb.core.structs.cluster.waits import QueueWait
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
     from dlrover_nb.core.structs.views.summary import JobSummary
 
 _IMAGE = ("imagepull", "image", "registry")
@@ -86,25 +86,29 @@ def holders_of(jobs: Iterable[JobSummary], *, beside: str = "") -> tuple[Holder,
 def free_of(capacity: Capacity, needs: Sequence[Need]) -> Capacity:
     """Return what the machines have left beside nodes, which are placed largest first."""
     machines = machines_of(capacity, (("", need) for need in needs))
-    left = [(m.free_cpu, m.free_memory_mib) for m in machines if m.free_cpu > 0 and m.free_memory_mib > 0]
+    left = [
+        (m.free_cpu, m.free_memory_mib, m.free_gpu)
+        for m in machines
+        if m.free_cpu > 0 and m.free_memory_mib > 0
+    ]
     left.sort(reverse=True)
     counts = {machine: left.count(machine) for machine in dict.fromkeys(left)}
-    return Capacity(tuple(NodeShape(cpu, mib, n) for (cpu, mib), n in counts.items()))
+    return Capacity(tuple(NodeShape(cpu, mib, n, gpu) for (cpu, mib, gpu), n in counts.items()))
 
 
 def needs_of(job: JobSummary | JobSnapshot) -> list[Need]:
     """Return what each node of a job holds; of a summary, which has no nodes, as its plan says."""
     if isinstance(job, JobSnapshot):
-        return [(node.cpu, node.memory_mib) for node in holding(job.nodes)]
+        return [need_of(node, job.spec) for node in holding(job.nodes)]
     if job.phase.is_final or job.plan is None or not (job.cpu or job.memory_mib):
         return []
     roles = (job.plan.worker, job.plan.ps)
-    nodes = [(role.cpu, role.memory_mib) for role in roles for _ in range(role.count)]
+    nodes = [role.need for role in roles for _ in range(role.count)]
     left, needs = job.cpu + CPU_STEP / 2, []
-    for cpu, mib in nodes:  # while its plan changes, it may hold fewer
-        if cpu <= left:
-            needs.append((cpu, mib))
-            left -= cpu
+    for need in nodes:  # while its plan changes, it may hold fewer
+        if need.cpu <= left:
+            needs.append(need)
+            left -= need.cpu
     return needs
 
 
@@ -166,11 +170,11 @@ def largest_fitting(
         tuple(v for v in ladder if v <= top + CPU_STEP / 2) or ladder[:1]
         for ladder, top in zip(grid.ladders, most, strict=True)
     )
-    cut = replace(grid, ladders=(w, p, worker_cpu, ps_cpu))
+    cut = replace(grid, ladders=(w, p, worker_cpu, ps_cpu), gpus=wanted.gpus)
     best = _largest(cut)
     if best is None:
         return None
-    plan = plan_of(np.array(best), cut.worker_memory_mib, cut.ps_memory_mib)
+    plan = plan_of(np.array(best), cut.worker_memory_mib, cut.ps_memory_mib, cut.gpus)
     return plan if has_room(plan, free, limits) else None
 
 

@@ -55,7 +55,8 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     controller.
     """
     own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
-    start = warmstart.warm_start(traits, past, into=warmstart.into_space(bounds, capacity, spec.pins))
+    into = warmstart.into_space(bounds, capacity, spec.pins, own.gpus)
+    start = warmstart.warm_start(traits, past, into=into)
     if start is None:
         return Start(own, None, "We start with the requested plan: no similar job has finished yet.")
     price, budget = pricing.cost_per_hour(start.plan, spec.prices), spec.budget_per_hour

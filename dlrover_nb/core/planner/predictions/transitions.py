@@ -17,14 +17,15 @@ import numpy as np
 
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import change_needs, fits, n_more
+from dlrover_nb.core.structs.plan.resources import Need
 from dlrover_nb.core.structs.views.past_jobs import TransitionKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dlrover_nb.core.planner.situation import Situation
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
     Array = NDArray[np.float64]
     Mask = NDArray[np.bool_]
@@ -41,7 +42,7 @@ def transition_kind(
     before: ResourcePlan, after: ResourcePlan, migration: Migration, capacity: Capacity
 ) -> TransitionKind:
     """Return how a change is made, on machines of which the job may take all."""
-    if before.ps == after.ps and _size(before.worker) == _size(after.worker):
+    if before.ps == after.ps and before.worker.need == after.worker.need:
         return TransitionKind.WORKERS
     is_seamless = migration is Migration.SEAMLESS and fits(capacity, change_needs(before, after))
     return TransitionKind.MOVES if is_seamless else TransitionKind.RESTARTS
@@ -90,18 +91,19 @@ def _lacks_room(axes: Array, ps_mib: Array, same_worker: Mask, same_ps: Mask, s:
     n_new = axes[:, 1] - np.where(same_ps, np.minimum(axes[:, 1], now.ps.count), 0)
     n_worker = np.where(same_worker, np.minimum(axes[:, 0], now.worker.count), now.worker.count)
     cases, which = np.unique(np.column_stack((n_worker, axes[:, 3], ps_mib)), axis=0, return_inverse=True)
-    serving = [_size(now.ps)] * now.ps.count
+    serving = [now.ps.need] * now.ps.count
     most = np.zeros(len(cases))
     np.maximum.at(most, which.reshape(-1), n_new)
     room = [
-        n_more(s.capacity, [_size(now.worker)] * int(n) + serving, (cpu, int(mib)), at_most=int(at_most))
+        n_more(
+            s.capacity,
+            [now.worker.need] * int(n) + serving,
+            Need(cpu, int(mib), now.ps.gpu),
+            at_most=int(at_most),
+        )
         for (n, cpu, mib), at_most in zip(cases.tolist(), most.tolist(), strict=True)
     ]
     return np.asarray(n_new > np.array(room, dtype=np.float64)[which.reshape(-1)])
-
-
-def _size(role: RolePlan) -> Need:
-    return role.cpu, role.memory_mib
 
 
 def gains(speed: Array, now: float, pause_s: Array, left_s: Array) -> Array:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dlrover_nb.core.models.learner import Gradients, Learner
+from dlrover_nb.core.models.learner import Gradients, Learner, device_of
 from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
 from dlrover_nb.core.runtime.process.limits import MOST_USED
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
@@ -205,8 +205,9 @@ class Trainer:
         self.memory_mib: Callable[[], float] = lambda: spec.plan.worker.memory_mib
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
+        device = device_of(spec.device, spec.plan.worker.gpu)
         self.learner = Learner(
-            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder, device=device
         )
         self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
         # One gradient may travel while the next one is computed.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.simulator.one_job.reports import RunRate, ps_sample, worker_sample
 from dlrover_nb.core.structs.job.spec_choices import Sync
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.structs.views.events import NodeReported, ProgressMade
 
@@ -357,4 +357,4 @@ def _with_workers(plan: ResourcePlan, n_worker: int) -> ResourcePlan:
     size = plan.worker
     if n_worker == size.count:
         return plan
-    return ResourcePlan(RolePlan(n_worker, size.cpu, size.memory_mib), plan.ps)
+    return ResourcePlan(replace(size, count=n_worker), plan.ps)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 
 if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place, SimCluster
-    from dlrover_nb.core.structs.plan.capacity import Need
     from dlrover_nb.core.structs.training.samples import NodeSample
 
 
@@ -143,7 +142,7 @@ class SimNodes:
     @property
     def needs(self) -> list[Need]:
         """What each node that is up holds."""
-        return [(n.cpu, n.memory_mib) for n in self.nodes if n.is_up]
+        return [Need(n.cpu, n.memory_mib) for n in self.nodes if n.is_up]
 
     @property
     def unplaced(self) -> list[SimNode]:
@@ -158,7 +157,7 @@ class SimNodes:
     @property
     def waiting_needs(self) -> list[Need]:
         """What each node that waits for capacity needs."""
-        return [(n.cpu, n.memory_mib) for n in self.unplaced]
+        return [Need(n.cpu, n.memory_mib) for n in self.unplaced]
 
     @property
     def unwanted(self) -> list[SimNode]:

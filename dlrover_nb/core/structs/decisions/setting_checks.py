@@ -97,10 +97,11 @@ def _check_budget(limit: float | None, now: Settings) -> None:
         raise InvalidValueError(f"job {now.job} already has the total budget {already}; set another one")
     if limit is None:
         return
-    if now.prices.per_hour(1.0, 1.0) is None:
+    if now.prices.per_hour(1.0, 1.0, now.target.total_gpu) is None:
+        gpu_hour = " and prices.gpu_hour" if now.target.total_gpu else ""
         raise InvalidValueError(
-            f"a total budget needs both prices of job {now.job}, and one is unknown; submit it with "
-            "prices.cpu_hour and prices.gib_hour"
+            f"a total budget needs all prices of job {now.job}, and one is unknown; submit it with "
+            f"prices.cpu_hour, prices.gib_hour{gpu_hour}"
         )
     if not (math.isfinite(limit) and limit > now.spent):
         raise InvalidValueError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.structs.job.spec_choices import Device, Sync
+
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
 
@@ -19,7 +21,7 @@ def cautions(spec: JobSpec, n_train: int | None) -> tuple[str, ...]:
     n_train
         Rows of one epoch; None: not known, or a stream.
     """
-    return (*_batch(spec, n_train), *_memory(spec)) if spec.foreign is None else ()
+    return (*_batch(spec, n_train), *_memory(spec), *_gpus(spec)) if spec.foreign is None else ()
 
 
 def _batch(spec: JobSpec, n_train: int | None) -> tuple[str, ...]:
@@ -36,6 +38,16 @@ def _batch(spec: JobSpec, n_train: int | None) -> tuple[str, ...]:
     largest = min(n_train, n_train * spec.n_epoch // FEW_STEPS)
     key = "--batch-size" if spec.global_batch is None else "--global-batch"
     return (f"{what}. Is that intended? {key} of at most {largest:,} makes at least {FEW_STEPS} steps.",)
+
+
+def _gpus(spec: JobSpec) -> tuple[str, ...]:
+    n_gpu = spec.plan.worker.gpu
+    if n_gpu and (spec.device is Device.CPU or spec.sync is Sync.ALLREDUCE):
+        what = f"Each worker has {n_gpu} GPU{'s' * (n_gpu != 1)} and computes on its cores"
+        return (f"{what}. Is that intended? --device auto (without allreduce) computes on one.",)
+    if n_gpu > 1:
+        return (f"A worker computes on one GPU and has {n_gpu}. Is that intended? --worker-gpu 1 is enough.",)
+    return ()
 
 
 def _memory(spec: JobSpec) -> tuple[str, ...]:

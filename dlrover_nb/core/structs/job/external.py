@@ -130,7 +130,7 @@ class FixedRole(BareRepr):
         their checkpoints; other names mean nothing to frameworks.
     command, image, env, together_with, apart_from
         As of `ExternalRole`.
-    count, cpu, memory_mib
+    count, cpu, memory_mib, gpu
         Its nodes, and what each of them may use.
     ends_job
         Whether the job waits for the end of these programs, and then ends those that it does not wait for.
@@ -147,6 +147,7 @@ class FixedRole(BareRepr):
     ends_job: bool | None = None
     together_with: tuple[str, ...] = ()
     apart_from: tuple[str, ...] = ()
+    gpu: int = 0
 
     def __post_init__(self) -> None:
         if ROLE_NAME.fullmatch(self.name) is None:
@@ -172,7 +173,7 @@ class FixedRole(BareRepr):
     @property
     def plan(self) -> RolePlan:
         """Its nodes."""
-        return RolePlan(self.count, self.cpu, self.memory_mib)
+        return RolePlan(self.count, self.cpu, self.memory_mib, self.gpu)
 
     @property
     def program(self) -> ExternalRole:

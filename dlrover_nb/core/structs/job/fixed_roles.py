@@ -10,23 +10,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.structs.plan.capacity import Capacity, check_fits, fits, machines, without
+from dlrover_nb.core.structs.plan.capacity import (
+    Capacity,
+    check_fits,
+    check_has_gpus,
+    fits,
+    machines,
+    without,
+)
+from dlrover_nb.core.structs.plan.resources import total_need
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Need
 
 
 def fixed_needs(spec: JobSpec) -> list[Need]:
     """Return what each node of a fixed role needs."""
     roles = () if spec.foreign is None else spec.foreign.roles
-    return [(each.cpu, each.memory_mib) for each in roles for _ in range(each.count)]
+    return [each.plan.need for each in roles for _ in range(each.count)]
 
 
 def fixed_per_hour(spec: JobSpec) -> float:
     """Return what the fixed nodes cost in an hour; 0 where a price is unknown, as no other is told then."""
-    needs = fixed_needs(spec)
-    return spec.prices.per_hour(sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)) or 0.0
+    return spec.prices.per_hour(*total_need(fixed_needs(spec))) or 0.0
 
 
 def capacity_left(spec: JobSpec, capacity: Capacity) -> Capacity:
@@ -39,10 +46,11 @@ def check_job_fits(spec: JobSpec, capacity: Capacity) -> None:
     """Refuse a job whose first plan and fixed nodes do not all fit; raises `CapacityError`."""
     needs = fixed_needs(spec)
     if not fits(capacity, needs):
-        cpu, memory_mib = sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)
+        whole = total_need(needs)
+        check_has_gpus(capacity, whole.gpu)
         raise CapacityError(
             f"the nodes of external.roles must fit on the machines ({machines(capacity)}), got {len(needs)} "
-            f"with {cpu:g} cores and {memory_mib} MiB in all; ask for fewer or smaller ones"
+            f"with {whole.words} in all; ask for fewer or smaller ones"
         )
     check_fits(spec.plan, capacity_left(spec, capacity))
 
@@ -58,7 +66,7 @@ def limits_left(spec: JobSpec) -> JobSpec:
     needs = fixed_needs(spec)
     if not needs:
         return spec
-    cpu, memory_mib = sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs)
+    cpu, memory_mib, _ = total_need(needs)
     bounds = spec.bounds
     quota_cpu = _left("bounds.quota_cpu", bounds.quota_cpu, cpu)
     quota_mib = _left("bounds.quota_memory_mib", bounds.quota_memory_mib, memory_mib)

@@ -19,6 +19,7 @@ from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
+    Device,
     Embedding,
     Migration,
     Mode,
@@ -29,7 +30,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
 from dlrover_nb.core.structs.job.start_from import StartFrom
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 
 DEFAULT_POLICY = "throughput-model"  # of the planner
@@ -385,6 +386,8 @@ class JobSpec(BareRepr):
         Settings of its pods.
     tags
         Words of its user's own, by which lists of jobs are filtered.
+    device
+        Where workers compute the dense part of the model.
     foreign
         The programs of an external job, in pods only. Of the settings of training only those of shards
         (batch_size, shard_batches, epochs, seed) apply, to programs that get rows from the job's master.
@@ -434,6 +437,7 @@ class JobSpec(BareRepr):
     exchange: ExchangeSpec = field(default_factory=ExchangeSpec)
     budget_total: float | None = None
     tags: tuple[str, ...] = ()
+    device: Device = Device.AUTO
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -446,10 +450,20 @@ class JobSpec(BareRepr):
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
-        if self.budget_total is not None and self.prices.per_hour(1.0, 1.0) is None:
+        if self.plan.ps.gpu and self.foreign is None:
             raise InvalidValueError(
-                f"budget_total needs prices.cpu_hour and prices.gib_hour, got {self.budget_total:g} with an "
-                "unknown price; give both prices, or leave budget_total out"
+                f"plan.ps.gpu must be 0, as our parameter servers compute on cores, got {self.plan.ps.gpu}; "
+                "give GPUs to workers"
+            )
+        if self.device is Device.CUDA and (self.foreign is not None or self.sync is Sync.ALLREDUCE):
+            is_external = self.foreign is not None
+            what = "other programs choose their own" if is_external else "allreduce computes on cores"
+            raise InvalidValueError(f"device cuda is for workers beside PS, and {what}; leave device out")
+        if self.budget_total is not None and not self.is_priced:
+            gpu = " (and prices.gpu_hour, for its GPUs)" if self.n_gpu else ""
+            raise InvalidValueError(
+                f"budget_total needs prices.cpu_hour and prices.gib_hour{gpu}, got {self.budget_total:g} "
+                "with an unknown price; give all prices, or leave budget_total out"
             )
         if self.deadline_s is not None and self.deadline_at_s is not None:
             raise InvalidValueError(
@@ -461,11 +475,43 @@ class JobSpec(BareRepr):
             )
 
     @property
+    def n_gpu(self) -> int:
+        """GPUs of its first plan and of all its fixed roles."""
+        fixed = () if self.foreign is None else self.foreign.roles
+        return self.plan.total_gpu + sum(each.plan.total_gpu for each in fixed)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of all that its nodes have is known."""
+        return self.prices.per_hour(1.0, 1.0, self.n_gpu) is not None
+
+    @property
     def training_words(self) -> str:
         """The training for people: ``wide_deep, batch 512, 3 epochs``."""
         n = self.global_batch
         batch = f"batch {self.batch_size:,}" if n is None else f"batch {n:,} of all workers"
         return f"{self.model.name}, {batch}, {self.n_epoch:,} epoch{'s' * (self.n_epoch != 1)}"
+
+    def gpu_of(self, role: Role) -> int:
+        """Return the GPUs of each node of a role."""
+        fixed = None if self.foreign is None else self.foreign.fixed(role)
+        return self.plan.role(role).gpu if fixed is None else fixed.gpu
+
+    def on_gpus(self, plan: ResourcePlan) -> ResourcePlan:
+        """Return a plan with the GPUs that the job's nodes have; who names a plan may leave them out.
+
+        Raises
+        ------
+        InvalidValueError
+            When it names others.
+        """
+        own = self.plan.gpus
+        if plan.gpus not in {(0, 0), own}:
+            raise InvalidValueError(
+                f"GPUs of job {self.name} stay as they were submitted, {own[0]} per worker and {own[1]} per "
+                f"PS, got {plan.gpus[0]} and {plan.gpus[1]}; leave gpu out, or submit again with other ones"
+            )
+        return plan.with_gpus(own)
 
     def counted_from(self, now_s: float) -> JobSpec:
         """Return it with a deadline in seconds, for a cluster with a time of its own."""

@@ -15,6 +15,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
 DEFAULT_IMAGE = "dlrover-nb:0.2.0"
+GPU_RESOURCE = "nvidia.com/gpu"  # as NVIDIA's device plugin names it
 STATE = "/dlrover-nb/state"  # where run folders lie in pods; a volume here outlives them
 DLROVER, AUTO, NONE = "dlrover", "auto", "none"  # values of `KubernetesSpec.operator`
 _OPERATORS = ("", DLROVER, AUTO, NONE)
@@ -30,6 +31,11 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_PREFIX = 253
 # Kubernetes takes 256 KiB of an object's annotations; the rest is for those of this product.
 MOST_BYTES = 64 << 10
+
+
+def gpu_resource(n_gpu: int) -> dict[str, str]:
+    """Return so many GPUs as part of a container's resources; nothing where there are none."""
+    return {GPU_RESOURCE: str(n_gpu)} if n_gpu else {}
 
 
 def check_labels(items: tuple[str, ...]) -> None:

@@ -56,6 +56,14 @@ class Sync(StrEnum):
     ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
 
 
+class Device(StrEnum):
+    """Where workers of ours compute the dense part of a model; rows stay on the PS."""
+
+    AUTO = "auto"  # on the GPU of a worker that has one (plan.worker.gpu), where torch can use it
+    CPU = "cpu"
+    CUDA = "cuda"  # or not at all
+
+
 class Migration(StrEnum):
     """How parameters move to other PS."""
 

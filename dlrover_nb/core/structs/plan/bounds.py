@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -131,7 +131,7 @@ class Pins:
 def _pinned(role: RolePlan, pins: tuple[int | None, float | None, int | None]) -> RolePlan:
     own = (role.count, role.cpu, role.memory_mib)
     count, cpu, memory_mib = (mine if pin is None else pin for pin, mine in zip(pins, own, strict=True))
-    return RolePlan(int(count), cpu, int(memory_mib))
+    return replace(role, count=int(count), cpu=cpu, memory_mib=int(memory_mib))
 
 
 @dataclass(frozen=True, slots=True)

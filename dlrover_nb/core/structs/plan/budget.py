@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import chance_words, percent
 from dlrover_nb.core.structs.plan.deadline import span_words
-from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, total_need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.plan.capacity import Need
     from dlrover_nb.core.structs.plan.prices import PriceTable
+    from dlrover_nb.core.structs.plan.resources import Need
 
 HOUR_S = 3600.0
 MOST_SAMPLES = 1e15  # that any money buys, at prices next to nothing
@@ -180,9 +180,8 @@ def _enough(plan: PlanBudget) -> str:
 
 
 def per_hour(prices: PriceTable, nodes: Iterable[Need]) -> float | None:
-    """Return what nodes that hold (cores, MiB) cost in an hour; None where a price is unknown."""
-    needs = tuple(nodes)
-    cost = prices.per_hour(sum(cpu for cpu, _ in needs), sum(mib for _, mib in needs))
+    """Return what nodes cost in an hour; None where a price is unknown."""
+    cost = prices.per_hour(*total_need(nodes))
     return None if cost is None else round(cost, 9)
 
 

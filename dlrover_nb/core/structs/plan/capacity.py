@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError
-from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role
+from dlrover_nb.core.structs.plan.resources import CPU_STEP, Need, ResourcePlan, Role, Size, amount_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """Cores and memory of one machine, and the number of such machines."""
+    """Cores, memory and GPUs of one machine, and the number of such machines."""
 
     cpu: float
     memory_mib: int
     count: int = 1
-
-
-Need = tuple[float, int]  # cores and MiB of one node
+    gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,11 @@ class NodeLimits:
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) is not None for field in fields(self) if field.name != "why")
 
-    def allow(self, need: Need) -> bool:
+    def allow(self, need: Size) -> bool:
         """Whether a node may have these cores and MiB."""
         return not self.broken(need)
 
-    def broken(self, need: Need) -> tuple[str, ...]:
+    def broken(self, need: Size) -> tuple[str, ...]:
         """Return which of ``cpu`` and ``memory_mib`` are out of the limits."""
         limits = {
             "cpu": (self.least_cpu, need[0], self.most_cpu),
@@ -114,6 +112,11 @@ class Capacity:
         return sum(s.memory_mib * s.count for s in self.shapes)
 
     @property
+    def total_gpu(self) -> int:
+        """GPUs of all machines."""
+        return sum(s.gpu * s.count for s in self.shapes)
+
+    @property
     def most_memory_mib(self) -> int:
         """MiB that one node can have: of the largest machine, within the limits."""
         limit = None if self.node_limits is None else self.node_limits.most_memory_mib
@@ -126,18 +129,19 @@ def in_steps(cpu: float) -> int:
     return int(cpu / CPU_STEP + 1e-6)
 
 
-def plan_needs(plan: ResourcePlan, own: Iterable[tuple[Role, Need]] = ()) -> list[Need]:
+def plan_needs(plan: ResourcePlan, own: Iterable[tuple[Role, Size]] = ()) -> list[Need]:
     """Return what each node of a plan needs.
 
     Parameters
     ----------
     own
-        Role and need of each node that does not have the size of its role.
+        Role and size of each node that does not have the size of its role.
     """
     needs, excepted = list[Need](), list(own)
     for role in Role:
-        plan_of, others = plan.role(role), [need for of, need in excepted if of is role]
-        needs += [*others, *[(plan_of.cpu, plan_of.memory_mib)] * (plan_of.count - len(others))]
+        plan_of = plan.role(role)
+        others = [Need(*size, plan_of.gpu) for of, size in excepted if of is role]
+        needs += [*others, *[plan_of.need] * (plan_of.count - len(others))]
     return needs
 
 
@@ -146,33 +150,29 @@ def change_needs(now: ResourcePlan, plan: ResourcePlan) -> list[Need]:
 
     Surplus workers have left by then; workers of another size are replaced after it.
     """
-    keeps_ps = (now.ps.cpu, now.ps.memory_mib) == (plan.ps.cpu, plan.ps.memory_mib)
+    keeps_ps = now.ps.need == plan.ps.need
     n_new = plan.ps.count - (min(now.ps.count, plan.ps.count) if keeps_ps else 0)
     if n_new == 0:
         return []
     worker, then = now.worker, plan.worker
-    keeps_workers = (worker.cpu, worker.memory_mib) == (then.cpu, then.memory_mib)
-    n_worker = min(worker.count, then.count) if keeps_workers else worker.count
-    return [
-        *[(worker.cpu, worker.memory_mib)] * n_worker,
-        *[(now.ps.cpu, now.ps.memory_mib)] * now.ps.count,
-        *[(plan.ps.cpu, plan.ps.memory_mib)] * n_new,
-    ]
+    n_worker = min(worker.count, then.count) if worker.need == then.need else worker.count
+    return [*[worker.need] * n_worker, *[now.ps.need] * now.ps.count, *[plan.ps.need] * n_new]
 
 
 def holds(capacity: Capacity, plan: ResourcePlan) -> bool:
     """Whether a plan's nodes all fit, and the cluster lets each have its size."""
     limits = capacity.node_limits
-    sizes = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
+    sizes = (role.need[:2] for role in (plan.worker, plan.ps))
     return (limits is None or all(map(limits.allow, sizes))) and fits(capacity, plan_needs(plan))
 
 
 def fits(capacity: Capacity, needs: Iterable[Need]) -> bool:
     """Whether nodes with these needs all fit: first fit, largest first.
 
-    Size is the larger share of all cores and of all memory. First fit is no optimal packing; it errs on
-    the safe side: a placement that it finds exists. Nodes that run are among them, so limits of their
-    sizes, which may be younger than they are, do not count here but in `holds`.
+    Nodes with GPUs come first, as few machines have some. Size is the larger share of all cores and of all
+    memory. First fit is no optimal packing; it errs on the safe side: a placement that it finds exists. Nodes
+    that run are among them, so limits of their sizes, which may be younger than they are, do not count here
+    but in `holds`.
     """
     return _placed(capacity, needs) is not None
 
@@ -183,25 +183,28 @@ def without(capacity: Capacity, needs: Iterable[Need]) -> Capacity | None:
     if free is None:
         return None
     shapes = (
-        NodeShape(round(cpu * CPU_STEP, 2), memory_mib, len(list(alike)))
-        for (cpu, memory_mib), alike in groupby(sorted(map(tuple, free), reverse=True))
+        NodeShape(round(cpu * CPU_STEP, 2), memory_mib, len(list(alike)), gpu)
+        for (cpu, memory_mib, gpu), alike in groupby(sorted(map(tuple, free), reverse=True))
     )
     return replace(capacity, shapes=tuple(shapes))
 
 
 def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None:
-    """Return the CPU steps and MiB of each machine that a placement leaves; None where there is none."""
-    free = [[in_steps(s.cpu), s.memory_mib] for s in capacity.shapes for _ in range(s.count)]
-    total_cpu, total_mib = (max(sum(column), 1) for column in zip(*free, strict=True)) if free else (1, 1)
-    runs = [((in_steps(cpu), mib), len(list(run))) for (cpu, mib), run in groupby(needs)]
-    for (cpu, mib), n_node in sorted(
-        runs, key=lambda run: max(run[0][0] / total_cpu, run[0][1] / total_mib), reverse=True
+    """Return the CPU steps, MiB and GPUs that a placement leaves of each machine; None: there is none."""
+    free = [[in_steps(s.cpu), s.memory_mib, s.gpu] for s in capacity.shapes for _ in range(s.count)]
+    total_cpu, total_mib = max(sum(m[0] for m in free), 1), max(sum(m[1] for m in free), 1)
+    runs = [(Need(*need), len(list(run))) for need, run in groupby(needs)]
+    steps = [((in_steps(need.cpu), need.memory_mib, need.gpu), n_node) for need, n_node in runs]
+    for node, n_node in sorted(
+        steps,
+        key=lambda run: (run[0][2] > 0, max(run[0][0] / total_cpu, run[0][1] / total_mib)),
+        reverse=True,
     ):
         left = n_node  # a thousand nodes are a few runs of the same size: each fills machine after machine
         for machine in free:
-            n = min(machine[0] // cpu if cpu else left, machine[1] // mib if mib else left, left)
-            machine[0] -= n * cpu
-            machine[1] -= n * mib
+            n = min((left, *(has // own for has, own in zip(machine, node, strict=True) if own)))
+            for i, own in enumerate(node):
+                machine[i] -= n * own
             left -= n
         if left:
             return None
@@ -210,7 +213,7 @@ def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None
 
 def machines(capacity: Capacity) -> str:
     """Return the machines in words."""
-    shapes = (f"{s.count} x {s.cpu:g} cores and {s.memory_mib} MiB" for s in capacity.shapes)
+    shapes = (f"{s.count} x {amount_words(s.cpu, s.memory_mib, s.gpu)}" for s in capacity.shapes)
     limits = capacity.node_limits.words if capacity.node_limits else ""
     return "; ".join(filter(None, (", ".join(shapes) or "none", capacity.note, limits)))
 
@@ -236,26 +239,40 @@ def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:
     """
     if holds(capacity, plan):
         return
+    check_has_gpus(capacity, plan.total_gpu)
+    amount = amount_words(plan.total_cpu, plan.total_memory_mib, plan.total_gpu)
     raise CapacityError(
         f"the plan must fit on the machines ({machines(capacity)}), got {plan.short} = "
-        f"{plan.total_cpu:g} cores and {plan.total_memory_mib} MiB; {_possible(plan, capacity)}"
+        f"{amount}; {_possible(plan, capacity)}"
     )
+
+
+def check_has_gpus(capacity: Capacity, n_gpu: int) -> None:
+    """Refuse GPUs on machines that have none, which no smaller number of nodes would mend.
+
+    Raises
+    ------
+    CapacityError
+        Where some are wanted, and no machine is known to have any.
+    """
+    if n_gpu and not capacity.total_gpu:
+        raise CapacityError(
+            f"the cluster has no GPUs, and the job asks for {n_gpu}; set gpu of its roles to 0, or submit it "
+            "to a cluster whose machines have some"
+        )
 
 
 def _possible(plan: ResourcePlan, capacity: Capacity) -> str:
     """Return how much of a plan that does not fit would fit."""
-    worker, ps = ((role.cpu, role.memory_mib) for role in (plan.worker, plan.ps))
-    for name, (cpu, mib) in (("worker", worker), ("PS", ps)):
-        if capacity.node_limits is not None and not capacity.node_limits.allow((cpu, mib)):
+    worker, ps = plan.worker.need, plan.ps.need
+    for name, need in (("worker", worker), ("PS", ps)):
+        if capacity.node_limits is not None and not capacity.node_limits.allow(need[:2]):
             return (
-                f"the cluster has refused nodes as one {name} of {cpu:g} cores and {mib} MiB; choose a size "
-                "within its limits"
+                f"the cluster has refused nodes as one {name} of {need.words}; choose a size within its "
+                "limits"
             )
-        if not fits(capacity, [(cpu, mib)]):
-            return (
-                f"no machine holds one {name} of {cpu:g} cores and {mib} MiB; "
-                "choose a size that fits one machine"
-            )
+        if not fits(capacity, [need]):
+            return f"no machine holds one {name} of {need.words}; choose a size that fits one machine"
     most = n_more(capacity, [], ps, at_most=plan.ps.count)
     if most < plan.ps.count:
         return f"only {most} PS of this size fit, without any worker; ask for fewer or smaller ones"

@@ -12,9 +12,8 @@ from math import isfinite
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.bounds import Quota
-from dlrover_nb.core.structs.plan.capacity import Need
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
-from dlrover_nb.core.structs.plan.resources import PsShare, ResourcePlan
+from dlrover_nb.core.structs.plan.resources import Need, PsShare, ResourcePlan, Size, with_gpus
 
 N_COLUMN = 7  # workers, PS, cores of each worker and PS, samples/s, gain of Eq. 8, cost of an hour
 BYTES_PER_NUMBER = 8
@@ -52,8 +51,9 @@ class JobOffer:
         Of these speeds what is reached with the probability that the deadline is to be met with.
     ps_share
         What each PS needs by the number of them, where that is known.
-    beside
-        Nodes that it has whatever its plan is: those of an external job's fixed roles.
+    beside, beside_gpus
+        Nodes that it has whatever its plan is, those of an external job's fixed roles: the size of each, and
+        the GPUs of each, or none where no node has some.
     """
 
     job: str
@@ -71,7 +71,8 @@ class JobOffer:
     asks: bool = False
     sure_share: float = 1.0
     ps_share: PsShare = field(default_factory=PsShare)
-    beside: tuple[Need, ...] = ()
+    beside: tuple[Size, ...] = ()
+    beside_gpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         n_plan, rest = divmod(len(self.columns), N_COLUMN * BYTES_PER_NUMBER)
@@ -91,6 +92,11 @@ class JobOffer:
     def n_plan(self) -> int:
         """Number of plans."""
         return len(self.columns) // (N_COLUMN * BYTES_PER_NUMBER)
+
+    @property
+    def beside_needs(self) -> list[Need]:
+        """What the nodes of fixed roles hold."""
+        return with_gpus(self.beside, self.beside_gpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
-from dlrover_nb.core.structs.plan.capacity import Need, plan_needs
-from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.plan.capacity import plan_needs
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, Size, with_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class WaitingOffer:
         Seconds until it should end; None: it has no deadline.
     priority
         Its weight, where jobs are ordered by it.
-    beside
-        Nodes that it has whatever its plan is: those of an external job's fixed roles.
+    beside, beside_gpus
+        Nodes that it has whatever its plan is, those of an external job's fixed roles: the size of each, and
+        the GPUs of each, or none where no node has some.
     """
 
     job: str
@@ -44,7 +45,8 @@ class WaitingOffer:
     samples_per_s: float | None = None
     deadline_left_s: float | None = None
     priority: float = 1.0
-    beside: tuple[Need, ...] = ()
+    beside: tuple[Size, ...] = ()
+    beside_gpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _check.at_least("n_sample", self.n_sample, 0)
@@ -53,13 +55,18 @@ class WaitingOffer:
             _check.above_zero("samples_per_s", self.samples_per_s)
 
     @property
+    def beside_needs(self) -> list[Need]:
+        """What the nodes of fixed roles hold."""
+        return with_gpus(self.beside, self.beside_gpus)
+
+    @property
     def lasts_s(self) -> float | None:
         """Seconds that it would train on its plan; None: not known."""
         return None if self.samples_per_s is None else self.n_sample / self.samples_per_s
 
     def needs(self, plan: ResourcePlan) -> list[Need]:
         """Return what each of its nodes needs on a plan."""
-        return [*plan_needs(plan), *self.beside]
+        return [*plan_needs(plan), *self.beside_needs]
 
 
 @dataclass(frozen=True, slots=True)

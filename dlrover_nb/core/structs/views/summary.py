@@ -10,7 +10,7 @@ from dlrover_nb.core.structs.decisions.candidates import Prediction
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.job import JobPhase, run_name
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
 from dlrover_nb.core.structs.training.shards import QuarantinedShard
 from dlrover_nb.core.structs.views.snapshot import Evaluation, MemoryLine, NodePhase
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.decisions.decisions import Mitigation, Proposal
+    from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.budget import BudgetOutlook
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.plan.prices import PriceTable
@@ -312,6 +313,11 @@ def proposed_change(opened: Proposal) -> ProposedChange:
 def holding(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
     """Return the nodes that hold cores and memory; pending ones hold none."""
     return tuple(node for node in nodes if node.phase is not NodePhase.PENDING)
+
+
+def need_of(node: NodeView, spec: JobSpec) -> Need:
+    """Return what a node holds of a machine."""
+    return Need(node.cpu, node.memory_mib, spec.gpu_of(node.role))
 
 
 def share_done(train: ShardCounts) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import Need, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +35,13 @@ class NodeConfig:
     master_file: str = ""
     avoid: tuple[str, ...] = ()
     starts_gently: bool = False
+
+    @property
+    def gpu(self) -> int:
+        """GPUs of the node."""
+        return self.spec.gpu_of(self.role)
+
+    @property
+    def need(self) -> Need:
+        """What it holds of a machine."""
+        return Need(self.cpu, self.memory_mib, self.gpu)

@@ -7,9 +7,12 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from support.virtual_time import VirtualTime, as_shipped
 
 from dlrover_nb.core.backends.ray import cluster as ray_cluster
+from dlrover_nb.core.backends.ray.gang import bundle
+from dlrover_nb.core.backends.ray.load import free_need
 from dlrover_nb.core.client.link.calls import AskSnapshot
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.plan.resources import Need
 from dlrover_nb.widgets.jobs.status import jobs_view
 
 HERE = "dlrover_nb.core.backends.ray"
@@ -178,3 +181,11 @@ def test_the_jobs_of_a_ray_that_does_not_answer_are_given_up(time, monkeypatch):
     with pytest.raises(BackendError, match=r"^Ray's jobs at http://head:8265 cannot be read \(timed out\)"):
         module.SeesRayJobs().unmanaged_jobs()
     assert time.now_s() == 5.0
+
+
+def test_gpus_are_requested_and_read_as_ray_writes_them_and_named_only_where_there_are_some():
+    need = Need(0.5, 512, 2)
+    assert bundle(need) == {"CPU": 0.5, "memory": 512.0 * (1 << 20), "GPU": 2.0}
+    assert free_need(bundle(need)) == need
+    assert bundle(Need(0.5, 512)).keys() == {"CPU", "memory"}
+    assert free_need({"CPU": 0.5, "memory": 512.0 * (1 << 20)}) == Need(0.5, 512)

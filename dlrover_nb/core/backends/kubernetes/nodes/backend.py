@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
     from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, Size
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
     from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
@@ -85,7 +86,8 @@ class KubernetesBackend:
         self._reconciler, self._lock = PodReconciler(), threading.Lock()
         self._sizes = PodSizes(site.api, self._lock)
         self._informer = Informer(site.api, POD, node_selector(self._name, job.run))
-        tenant = Tenant(self._name, site.api.namespace, job.spec.kubernetes)
+        spec = job.spec
+        tenant = Tenant(self._name, site.api.namespace, spec.kubernetes, spec.plan.total_gpu)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
         self._wishes = HostWishes(self._capacity_informer.hosts, is_on=job.spec.kubernetes.spread)
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
@@ -162,7 +164,7 @@ class KubernetesBackend:
         """Return whether the API server resizes pods for this master; None: it was not asked yet."""
         return self._sizes.is_offered
 
-    def resize_node(self, node: str, need: Need) -> None:
+    def resize_node(self, node: str, need: Size) -> None:
         """Desire another size of a node's pod."""
         with self._lock:
             self._sizes.resizer.want(node, pod_name(self._name, self._job.run, node), need)
@@ -398,6 +400,6 @@ class KubernetesBackend:
         self._informer.changed.set()
 
 
-def _need(pod: Doc) -> Need:
+def _need(pod: Doc) -> Size:
     cpu, memory_mib = requests_of(pod)
     return round(cpu, 2), round(memory_mib)

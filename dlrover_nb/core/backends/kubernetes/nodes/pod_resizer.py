@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dlrover_nb.core.manifests.kinds import Doc
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Size
 
 DEFERRED_LIMIT_S = 30.0  # for a kubelet to find room, to free memory, or to act at all
 AGAIN_S = 5.0  # until an order that changed nothing is repeated
@@ -37,7 +37,7 @@ AGAIN_S = 5.0  # until an order that changed nothing is repeated
 class _Request:
     node: str
     pod: str
-    need: Need
+    need: Size
     ordered_at_s: float = float("-inf")  # when the order was given last
     since_s: float | None = None  # since when the pod asks for it
 
@@ -49,7 +49,7 @@ class PodResizer:
         self._requests: dict[str, _Request] = {}
         self._allotted: list[NodeAllotted] = []
 
-    def want(self, node: str, pod: str, need: Need) -> None:
+    def want(self, node: str, pod: str, need: Size) -> None:
         """Desire another size of a node's pod; the last one counts."""
         self._requests[node] = _Request(node, pod, need)
 
@@ -121,19 +121,19 @@ def _text(state: Doc) -> str:
     return cut(": ".join(part for part in (reason, str(state.get("message") or "")) if part))
 
 
-def _asks_for(pod: Doc, need: Need) -> bool:
+def _asks_for(pod: Doc, need: Size) -> bool:
     (own,) = [each for each in pod["spec"]["containers"] if each["name"] == CONTAINER]
     return all(_is_near((own.get("resources") or {}).get(of), need) for of in ("requests", "limits"))
 
 
-def _has(pod: Doc, need: Need) -> bool:
+def _has(pod: Doc, need: Size) -> bool:
     """Whether the container may use exactly that; requests are reported as shares, which are rounded."""
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
     own: Doc = next((each for each in containers if each.get("name") == CONTAINER), {})
     return _is_near((own.get("resources") or {}).get("limits"), need)
 
 
-def _is_near(resources: Mapping[str, object] | None, need: Need) -> bool:
+def _is_near(resources: Mapping[str, object] | None, need: Size) -> bool:
     """Whether amounts are those of a need: the kernel rounds CPU to less than a plan's step."""
     if not resources or not {"cpu", "memory"} <= resources.keys():
         return False

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.backends.kubernetes.nodes.orders import Resize
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Size
 
 LEARNED_S = 1800.0  # how long limits hold that were learned: as long as a forbidden list is not asked for
 _LIMIT = re.compile(
@@ -97,15 +97,15 @@ class RefusedSizes:
     """The sizes of the pods of one run that were made, and the limits by which others were refused."""
 
     def __init__(self) -> None:
-        self._made: set[Need] = set()
+        self._made: set[Size] = set()
         self._limits: NodeLimits | None = None
         self._learned_s = 0.0
 
-    def made(self, need: Need) -> None:
+    def made(self, need: Size) -> None:
         """Note the size of a pod that was made."""
         self._made.add(need)
 
-    def refused(self, need: Need, message: str, at_s: float) -> NodeLimits:
+    def refused(self, need: Size, message: str, at_s: float) -> NodeLimits:
         """Note a refusal; return what it says about sizes: no limits where that is nothing."""
         limits = stated(message) or inferred(need, self._made, message)
         if limits:
@@ -139,7 +139,7 @@ def stated(message: str) -> NodeLimits:
     return limits
 
 
-def inferred(need: Need, made: set[Need], message: str) -> NodeLimits:
+def inferred(need: Size, made: set[Size], message: str) -> NodeLimits:
     """Return the limits that explain why this size was refused and those that were made were not."""
     cpu, memory_mib = need
     if not made:

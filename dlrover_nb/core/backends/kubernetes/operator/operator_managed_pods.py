@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.nodes.site import Site
     from dlrover_nb.core.driver.backend import NodeExited
     from dlrover_nb.core.structs.job.external import Written
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
     from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
@@ -84,7 +84,8 @@ class OperatorManagedPods:
         self._jobs = Informer(api, ELASTIC_JOB, f"{RUN_LABEL}={job.run}")
         self._scales = Informer(api, SCALE_PLAN, of_job) if api.has(SCALE_PLAN) else None
         self._pod_informer = Informer(api, POD, of_job)
-        tenant = Tenant(self._name, api.namespace, job.spec.kubernetes)
+        spec = job.spec
+        tenant = Tenant(self._name, api.namespace, spec.kubernetes, spec.plan.total_gpu)
         self._capacity_informer = CapacityInformer(api, tenant, job.capacity, self._mine)
         self._pod_logs = PodLogs(api)
         self._wish: tuple[ResourcePlan, str] | None = None

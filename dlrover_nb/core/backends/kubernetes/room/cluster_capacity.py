@@ -25,6 +25,7 @@ from dlrover_nb.core.manifests.podspec import HOSTNAME
 from dlrover_nb.core.structs.cluster import cluster_load
 from dlrover_nb.core.structs.cluster.cluster_load import total
 from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED
+from dlrover_nb.core.structs.job.kubernetes import GPU_RESOURCE
 from dlrover_nb.core.structs.plan import default_bounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import MOST_CPU, MOST_MEMORY_MIB
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
 
 Amount = tuple[float, float]  # cores and MiB
+Machine = tuple[float, float, int]  # and GPUs
 ASSUMED_TIMES = 8  # the memory of a job's largest node, on machines that may not be listed
 _BORNE = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that exclude pods
 _OUR_SCOPES = frozenset({"NotTerminating", "NotBestEffort"})  # our pods have limits, and none of time
@@ -71,11 +73,12 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """The job: its name, its namespace, and how its pods are made."""
+    """The job: its name, its namespace, how its pods are made, and the GPUs of its first plan."""
 
     job: str
     namespace: str
     spec: KubernetesSpec
+    n_gpu: int = 0
 
 
 def capacity_of(looked: Looked, tenant: Tenant, fallback: Capacity | None) -> Capacity:
@@ -110,14 +113,14 @@ def assumed(spec: JobSpec) -> Capacity:
 
     That is the usual case: most users' rights end with their namespace. A pod that does not fit waits, with
     the scheduler's reason. Memory is bounded too, so that a node that needs more and more does not wait
-    forever.
+    forever. Each of the machines has the GPUs of one node.
     """
     plan, bounds = spec.plan, default_bounds.assumed(spec.bounds)
     cpu = max(plan.worker.cpu, plan.ps.cpu, *bounds.worker_cpus, *bounds.ps_cpus)
     mib = ASSUMED_TIMES * max(plan.worker.memory_mib, plan.ps.memory_mib)
     most_workers, most_ps = bounds.counts
     count = max(plan.worker.count, most_workers) + max(plan.ps.count, most_ps)
-    return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count),))
+    return Capacity((NodeShape(cpu, min(mib, MOST_MEMORY_MIB), count, max(plan.gpus)),))
 
 
 def room_of(
@@ -198,14 +201,14 @@ def amount_of(resources: Mapping[str, object] | None) -> Amount:
 
 
 def _offer(
-    machines: list[Amount] | None, limit: Amount | None, tenant: Tenant, fallback: Capacity | None
+    machines: list[Machine] | None, limit: Amount | None, tenant: Tenant, fallback: Capacity | None
 ) -> Capacity:
     """Return machines, or the fallback, cut to a limit."""
     if machines is None:
         if fallback:
-            machines = [(s.cpu, float(s.memory_mib)) for s in fallback.shapes for _ in range(s.count)]
+            machines = [(s.cpu, float(s.memory_mib), s.gpu) for s in fallback.shapes for _ in range(s.count)]
         elif limit:
-            machines = [limit]
+            machines = [(*limit, tenant.n_gpu)]
     if machines is None:
         raise BackendError(
             f"the service account of job {tenant.job} can list neither machines nor quotas of namespace "
@@ -215,32 +218,44 @@ def _offer(
     return _shapes(_cut(machines, limit) if limit else machines)
 
 
-def _shapes(machines: Iterable[Amount]) -> Capacity:
-    rounded = [(int(cpu * 100 + 1e-6) / 100, int(mib)) for cpu, mib in machines]
+def _shapes(machines: Iterable[Machine]) -> Capacity:
+    rounded = [(int(cpu * 100 + 1e-6) / 100, int(mib), gpu) for cpu, mib, gpu in machines]
     counts = Counter(shape for shape in rounded if shape[0] > 0 and shape[1] > 0)
-    return Capacity(tuple(NodeShape(*shape, count) for shape, count in sorted(counts.items(), reverse=True)))
+    ordered = sorted(counts.items(), reverse=True)
+    return Capacity(tuple(NodeShape(cpu, mib, count, gpu) for (cpu, mib, gpu), count in ordered))
 
 
-def _cut(machines: Iterable[Amount], limit: Amount) -> list[Amount]:
-    left_cpu, left_mib, cut = *limit, []
-    for cpu, mib in sorted(machines, reverse=True):
-        cut.append((min(cpu, left_cpu), min(mib, left_mib)))
+def _cut(machines: Iterable[Machine], limit: Amount) -> list[Machine]:
+    left_cpu, left_mib, cut = *limit, list[Machine]()
+    for cpu, mib, gpu in sorted(machines, reverse=True):
+        cut.append((min(cpu, left_cpu), min(mib, left_mib), gpu))
         left_cpu, left_mib = left_cpu - cut[-1][0], left_mib - cut[-1][1]
     return cut
 
 
-def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec) -> list[Amount] | None:
+def _free(nodes: Iterable[Doc] | None, pods: Iterable[Doc], spec: KubernetesSpec) -> list[Machine] | None:
     """Return what each machine usable by the job has left beside the given pods."""
     if nodes is None:
         return None
     fitting = (node for node in nodes if _takes(node, spec))
-    free = {node["metadata"]["name"]: amount_of(node["status"]["allocatable"]) for node in fitting}
+    free = {n["metadata"]["name"]: _machine(n["status"]["allocatable"]) for n in fitting}
     for pod in pods:
         at = pod["spec"].get("nodeName")
         if at in free and (pod.get("status") or {}).get("phase") not in ENDED:
-            request = requests_of(pod)
-            free[at] = max(0.0, free[at][0] - request[0]), max(0.0, free[at][1] - request[1])
+            cpu, mib = requests_of(pod)
+            has = free[at]
+            free[at] = max(0.0, has[0] - cpu), max(0.0, has[1] - mib), max(0, has[2] - gpus_of(pod))
     return list(free.values())
+
+
+def _machine(allocatable: Mapping[str, object]) -> Machine:
+    return (*amount_of(allocatable), int(amount(allocatable.get(GPU_RESOURCE, "0"), GPU_RESOURCE)))
+
+
+def gpus_of(pod: Doc) -> int:
+    """Return the GPUs that a pod's containers hold."""
+    limits = [(c.get("resources") or {}).get("limits") or {} for c in pod["spec"].get("containers") or ()]
+    return sum(int(amount(each.get(GPU_RESOURCE, "0"), GPU_RESOURCE)) for each in limits)
 
 
 def _takes(node: Doc, spec: KubernetesSpec) -> bool:

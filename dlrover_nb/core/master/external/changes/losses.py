@@ -15,7 +15,7 @@ from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.memory import after_oom_mib
 from dlrover_nb.core.structs.job.external import Framework
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import Need, Role
 from dlrover_nb.core.structs.training.failures import counted
 from dlrover_nb.core.structs.views.events import BatchSizesSet, NodeOutOfMemory
 
@@ -121,7 +121,7 @@ class LossState(ElasticState):
         self, node: ExternalNode, why: str, limits: NodeLimits | None, at_s: float, *, never_ran: bool
     ) -> None:
         """Do as `refusals.hopeless` about a node in whose place a new one would fail in the same way."""
-        need = node.cpu, node.memory_mib
+        need = Need(node.cpu, node.memory_mib, self._spec.gpu_of(node.role))
         cannot_go_on = f"{node.id} cannot go on: {why}"
         if self._has_way_back and never_ran:
             self._fail_plan(cannot_go_on if limits is None else refusals.of_change(node.id, need, why), at_s)

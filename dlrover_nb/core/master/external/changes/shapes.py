@@ -25,8 +25,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 if TYPE_CHECKING:
     from dlrover_nb.core.master.external.job.node_set import ExternalNode
     from dlrover_nb.core.master.external.job.state import ExternalState
-    from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.plan.resources import RolePlan
+    from dlrover_nb.core.structs.plan.resources import RolePlan, Size
 
 RESIZE_LIMIT_S = 120.0  # for the cluster to resize a node in place
 
@@ -55,7 +54,7 @@ def advance(state: ExternalState, at_s: float) -> list[ResizeNode]:
     return orders
 
 
-def allotted(state: ExternalState, node: str, need: Need, why: str, at_s: float) -> list[ResizeNode]:
+def allotted(state: ExternalState, node: str, need: Size, why: str, at_s: float) -> list[ResizeNode]:
     """Note what became of a request; return the orders that take it back where it was refused."""
     resized = state.node_set.get(node)
     if resized is None or resized.coming != need:
@@ -106,7 +105,7 @@ def _up(state: ExternalState, role: Role) -> list[ExternalNode]:
     return [n for n in state.node_set.of(role) if n.address and not n.is_finished]
 
 
-def _need(plan: RolePlan) -> Need:
+def _need(plan: RolePlan) -> Size:
     return plan.cpu, plan.memory_mib
 
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dlrover_nb.core.structs.job.external import ExternalSpec
-    from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan, Size
     from dlrover_nb.core.structs.training.samples import NodeSample
 
 
@@ -34,9 +33,9 @@ class ExternalNode:
     has_worked: bool = False
     waits_for: str = ""
     last: NodeSample | None = None
-    coming: Need | None = None  # the size that it gets in place; None: it keeps its own
+    coming: Size | None = None  # the size that it gets in place; None: it keeps its own
     asked_size_s: float | None = None  # when the cluster was asked for that
-    refused_size: Need | None = None  # which it cannot get in place
+    refused_size: Size | None = None  # which it cannot get in place
     has_made_room: bool = False  # whether another node ended because this one waits
     told: str = ""  # the variables of its program
 

@@ -7,14 +7,14 @@ clusters that have no such rules of their own.
 
 from __future__ import annotations
 
+from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dlrover_nb.core.structs.job.external import ExternalSpec
-    from dlrover_nb.core.structs.plan.capacity import Need
-    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.plan.resources import Need, Role
 
 
 class Place(NamedTuple):
@@ -37,7 +37,7 @@ def place(
     Parameters
     ----------
     need
-        Its cores and MiB.
+        Of one of its nodes.
     room
         What is free, by machine.
     there
@@ -52,8 +52,7 @@ def place(
     rule = _rule(own.together_with, sorted(apart))
     if not allowed:
         return Place("", f"no machine is {rule}")
-    cpu, mib = need
-    fitting = [machine for machine in allowed if room[machine][0] >= cpu and room[machine][1] >= mib]
+    fitting = [machine for machine in allowed if all(map(ge, room[machine], need))]
     if not fitting:
         return Place("", f"no room on a machine {rule}" if rule else "no room")
     return Place(max(fitting, key=lambda machine: room[machine]))

@@ -70,7 +70,7 @@ def lacks_room_beside(state: JobState) -> bool:
     if standby:
         return any(node.lacks_room for node in standby)
     present = [node.need for node in state.roster.nodes if not node.is_leaving]
-    return not n_more(state.capacity, present, (want.cpu, want.memory_mib), at_most=1)
+    return not n_more(state.capacity, present, want.need, at_most=1)
 
 
 def note_move(state: JobState, at_s: float) -> None:

@@ -398,7 +398,7 @@ def _lack(state: JobState, at_s: float) -> str:
         return ""
     want = state.target.role(role)
     return (
-        f"waiting for {ROOM}: a {role} node needs {want.cpu:g} cores and {want.memory_mib} MiB beside the "
+        f"waiting for {ROOM}: a {role} node needs {want.need.words} beside the "
         f"job's other nodes, and the job may now use {machines(state.capacity)}"
     )
 
@@ -408,8 +408,7 @@ def _short_role(state: JobState) -> Role | None:
     for role in Role:
         want = state.target.role(role)
         n_there = sum(node.role is role and not node.is_draining for node in state.roster.nodes)
-        size = want.cpu, want.memory_mib
-        if n_there < want.count and not n_more(state.capacity, state.roster.needs, size, at_most=1):
+        if n_there < want.count and not n_more(state.capacity, state.roster.needs, want.need, at_most=1):
             return role
     return None
 

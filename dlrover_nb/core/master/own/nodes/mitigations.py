@@ -240,7 +240,7 @@ def _resize(state: JobState, action: SetSize, choice: MitigationChoice, at_s: fl
     if not in_place:
         _check_worker(state, node) if node.role is Role.WORKER else _check_ps(state, node)
     others = [each.need for each in state.roster.nodes if not (in_place and each is node)]
-    if not fits(state.capacity, [need, *others]):
+    if not fits(state.capacity, [node.need_with(need), *others]):
         raise _stale(state, f"no machine has room for {node.id} with that size beside the others")
     if in_place:
         plan = state.target.role(node.role)

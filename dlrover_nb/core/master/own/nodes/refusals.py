@@ -20,8 +20,8 @@ from dlrover_nb.core.structs.job.job import JobPhase
 if TYPE_CHECKING:
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.plan.capacity import Need, NodeLimits
-    from dlrover_nb.core.structs.plan.resources import Role
+    from dlrover_nb.core.structs.plan.capacity import NodeLimits
+    from dlrover_nb.core.structs.plan.resources import Need, Role
 
 
 def hopeless(
@@ -52,14 +52,14 @@ def hopeless(
 
 def of_change(node: str, need: Need, why: str) -> str:
     """Return why a change was refused."""
-    return f"the cluster refuses {node} of {need[0]:g} cores and {need[1]} MiB: {why}"
+    return f"the cluster refuses {node} of {need.words}: {why}"
 
 
 def of_first_plan(role: Role, need: Need, why: str, limits: NodeLimits) -> str:
     """Return why a job cannot begin, with the lines of its job file to change."""
-    broken = limits.broken(need) or ("cpu", "memory_mib")
+    broken = limits.broken(need[:2]) or ("cpu", "memory_mib")
     lines = " or ".join(f"plan.{role}.{name}" for name in broken)
-    values = {"cpu": f"{need[0]:g}", "memory_mib": f"{need[1]}"}
+    values = {"cpu": f"{need.cpu:g}", "memory_mib": f"{need.memory_mib}"}
     size = " and ".join(f"{name} {values[name]}" for name in broken)
     way_out = f"change {lines}" if limits else f"ask for the rule, or change {lines}"
     return f"the cluster refuses {role} nodes with {size}: {why}; {way_out} and submit again"
@@ -68,6 +68,6 @@ def of_first_plan(role: Role, need: Need, why: str, limits: NodeLimits) -> str:
 def of_running_plan(role: Role, need: Need, why: str) -> str:
     """Return why a node of a plan that ran is not replaced now."""
     return (
-        f"the cluster now refuses {role} nodes of {need[0]:g} cores and {need[1]} MiB: {why}; the job goes "
+        f"the cluster now refuses {role} nodes of {need.words}: {why}; the job goes "
         "on with the nodes it has and keeps asking; you can also choose another plan"
     )

@@ -146,8 +146,8 @@ def _room(state: JobState, want: RolePlan) -> int:
     """Return how many workers fit, with capacity reserved for missing PS."""
     ps = state.target.ps
     n_coming = ps.count - sum(node.has_shape(ps) for node in state.roster.ps)
-    needs = [*state.roster.needs, *[(ps.cpu, ps.memory_mib)] * max(0, n_coming)]
-    return n_more(state.capacity, needs, (want.cpu, want.memory_mib), at_most=want.count)
+    needs = [*state.roster.needs, *[ps.need] * max(0, n_coming)]
+    return n_more(state.capacity, needs, want.need, at_most=want.count)
 
 
 def _let_go(state: JobState, worker: Node, at_s: float) -> None:

@@ -108,7 +108,7 @@ def _n_start(state: JobState, missing: int, *, without_surplus: bool = False) ->
         present += state.roster.staying_needs(state.target.worker)
     else:
         present += [worker.need for worker in state.roster.workers]
-    return n_more(state.capacity, present, (plan.cpu, plan.memory_mib), at_most=missing)
+    return n_more(state.capacity, present, plan.need, at_most=missing)
 
 
 def _load(state: JobState, members: tuple[Node, ...], at_s: float) -> None:

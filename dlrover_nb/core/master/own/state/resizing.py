@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.master.own.state.roster import Node
     from dlrover_nb.core.master.own.state.state import JobState
-    from dlrover_nb.core.structs.plan.capacity import Need
+    from dlrover_nb.core.structs.plan.resources import Size
     from dlrover_nb.core.structs.training.resize_messages import Resized
 
 
@@ -75,7 +75,7 @@ def advance(state: JobState, at_s: float) -> None:
         _replace(state, each, "no machine has room for it beside the others", at_s)
 
 
-def _need(state: JobState, node: Node) -> Need:
+def _need(state: JobState, node: Node) -> Size:
     return node.size_in(state.target.role(node.role))
 
 
@@ -89,7 +89,8 @@ def _fits(state: JobState, node: Node) -> bool:
     need = _need(state, node)
     if need[0] <= node.cpu and need[1] <= node.memory_mib:
         return True
-    return fits(state.capacity, [need, *(n.need for n in state.roster.nodes if n is not node)])
+    others = [each.need for each in state.roster.nodes if each is not node]
+    return fits(state.capacity, [node.need_with(need), *others])
 
 
 def _ask(state: JobState, node: Node, at_s: float) -> None:
@@ -101,7 +102,7 @@ def _ask(state: JobState, node: Node, at_s: float) -> None:
     state.message = f"{node.id} gets {cpu:g} cores and {memory_mib} MiB in place"
 
 
-def on_allotted(state: JobState, node: str, need: Need, why: str, at_s: float) -> None:
+def on_allotted(state: JobState, node: str, need: Size, why: str, at_s: float) -> None:
     """Let the node apply what the backend gave it; or replace the node: the backend did not, for a reason."""
     member = state.roster.get(node)
     if member is None or member.resizing != need:

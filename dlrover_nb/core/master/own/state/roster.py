@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
-from dlrover_nb.core.structs.plan.resources import Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, Role, RolePlan
 from dlrover_nb.core.structs.views.snapshot import NodePhase, NodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dlrover_nb.core.structs.plan.capacity import Capacity, Need
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.capacity import Capacity
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan, Size
     from dlrover_nb.core.structs.training.bucket_loads import BucketLoad
     from dlrover_nb.core.structs.training.samples import NodeSample
     from dlrover_nb.core.structs.wire.messages import Hello
@@ -70,8 +70,9 @@ class Node:
     late_parts: set[int] = field(default_factory=set)  # that it still writes, of checkpoints given up
     last: NodeSample | None = None
     n_dropped: int = 0  # messages that it could not decode
-    size: Need | None = None  # what it is to use instead of its role's plan; None: it is no exception
-    resizing: Need | None = None  # what it is to use in place of its shape; None: it has its shape
+    gpu: int = 0  # that it holds
+    size: Size | None = None  # what it is to use instead of its role's plan; None: it is no exception
+    resizing: Size | None = None  # what it is to use in place of its shape; None: it has its shape
     resize_asked_s: float | None = None  # when this master asked for that
     returned: int | None = None  # a shard that it gave back to others
     rows_per_s: float = 0.0  # training speed; 0: not known
@@ -82,7 +83,7 @@ class Node:
         is_staying = self.resizing is None and not self.is_going
         return is_staying and (self.cpu, self.memory_mib) == self.size_in(plan)
 
-    def size_in(self, plan: RolePlan) -> Need:
+    def size_in(self, plan: RolePlan) -> Size:
         """Return the cores and MiB that it is to use under a plan: its own where it is an exception."""
         return self.size or size_of(plan)
 
@@ -98,9 +99,13 @@ class Node:
 
     @property
     def need(self) -> Need:
-        """Cores and MiB that it holds; while it is resized, the larger of both."""
+        """What it holds of a machine; while it is resized, the larger of both sizes."""
         cpu, memory_mib = self.resizing or (0.0, 0)
-        return max(self.cpu, cpu), max(self.memory_mib, memory_mib)
+        return Need(max(self.cpu, cpu), max(self.memory_mib, memory_mib), self.gpu)
+
+    def need_with(self, size: Size) -> Need:
+        """Return what it would hold with another size."""
+        return Need(*size, self.gpu)
 
     @property
     def phase(self) -> NodePhase:
@@ -143,7 +148,14 @@ class Roster:
         name = f"{role}-{self._n_named[role]}"
         self._n_named[role] += 1
         self._nodes[name] = Node(
-            name, role, plan.cpu, plan.memory_mib, since_s=at_s, last_message_s=at_s, asked_s=at_s
+            name,
+            role,
+            plan.cpu,
+            plan.memory_mib,
+            since_s=at_s,
+            last_message_s=at_s,
+            asked_s=at_s,
+            gpu=plan.gpu,
         )
         return self._nodes[name]
 
@@ -195,7 +207,7 @@ class Roster:
 
     @property
     def needs(self) -> list[Need]:
-        """Cores and MiB of all nodes."""
+        """What all nodes hold."""
         return [node.need for node in self._nodes.values()]
 
     def drop_sizes(self, before: ResourcePlan, after: ResourcePlan | None, capacity: Capacity) -> None:
@@ -230,6 +242,6 @@ class Roster:
         return [*fitting[: want.count], *[w.need for w in staying if not w.has_shape(want)]]
 
 
-def size_of(plan: RolePlan) -> Need:
+def size_of(plan: RolePlan) -> Size:
     """Return the cores and MiB of each node of a role."""
     return plan.cpu, plan.memory_mib

@@ -1,5 +1,7 @@
 """What a job may use of a cluster: machines, quotas and pods as an API server tells them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +11,16 @@ from support.kubernetes.machines import ME, mine, node, pod, shapes
 from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import (
     Looked,
     Tenant,
+    assumed,
     capacity_of,
     requests_of,
     room_of,
 )
 from dlrover_nb.core.errors import BackendError
+from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, check_fits
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 SEEN = Capacity((NodeShape(4.0, 8192, 2),))
 
@@ -51,6 +56,24 @@ def test_what_the_job_holds_is_room_for_it_and_what_has_ended_is_free():
 def test_a_job_of_that_name_elsewhere_is_somebody_else():
     other = pod("1", "1Gi", namespace="elsewhere", job="quick-start", role="worker")
     assert shapes(room_of(Looked((node(),), (), (other,)), ME, None)) == [(3.0, 7168, 1)]
+
+
+def test_gpus_of_machines_count_less_those_that_others_hold():
+    nodes = (node("a", gpu=4), node("b"))
+    other = pod(at="a")
+    other["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "3"}
+    looked = Looked(nodes, (), (other,))
+    assert [s.gpu for s in capacity_of(looked, ME, None).shapes] == [4, 0]
+    assert {(s.cpu, s.gpu) for s in room_of(looked, ME, None).shapes} == {(3.0, 1), (4.0, 0)}
+    cut = capacity_of(Looked(nodes, (quota(cpu="5.25"),), None), ME, None)
+    assert [(s.cpu, s.gpu) for s in cut.shapes] == [(4.0, 4), (1.0, 0)]
+
+
+def test_machines_that_may_not_be_listed_are_assumed_to_have_the_gpus_of_a_node():
+    spec = JobSpec("j", plan=ResourcePlan(RolePlan(2, 1, 512, 2), RolePlan(1, 1, 512)))
+    assert check_fits(spec.plan, assumed(spec)) is None
+    unseen = Looked(None, (quota(cpu="9"),), None)
+    assert capacity_of(unseen, replace(ME, n_gpu=4), None).total_gpu == 4
 
 
 @for_each(
