@@ -143,7 +143,7 @@ class Nearchus:
         found = diagnose(use)
         assert found is not None
         self._steps.append(Step(self._last, use.cores()))
-        in_vain = fruitless(self._steps)
+        in_vain = fruitless(self._steps, found.tuning)
         for remedy in wanted(found):
             after = self._with(remedy, nodes, most_cores)
             if remedy not in in_vain and after != nodes:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.plans.job_queues import JobQueues, WaitingJob
 
 from dlrover_nb.core.bottleneck import (
-    PAPER,
     Bottleneck,
     JobUse,
     NodeUse,
@@ -31,12 +30,14 @@ from dlrover_nb.core.bottleneck import (
 from dlrover_nb.core.bottleneck.remedy_plans import balanced, moved, scaled, spread, start_cores
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
+from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 BOUNDS = PlanBounds(24, 8, SIZES, SIZES)
 GBIT = 1e9 / 8
+PAPER = Nearchus()
 cores = st.floats(0.1, 64)
 shares = st.floats(0.02, 1.0)
 
@@ -89,7 +90,7 @@ def test_reassignment_keeps_the_sum_and_takes_from_no_node_what_it_uses(rows):
 def test_cores_move_between_roles_only_where_one_is_above_the_threshold_and_one_below(rows):
     nodes = nodes_of(rows)
     by_role = [efficiency([n for n in nodes if n.role is role]) for role in Role]
-    is_lopsided = min(by_role) < PAPER.assignment <= max(by_role)
+    is_lopsided = min(by_role) < PAPER.node_efficiency <= max(by_role)
     assert (moved(nodes) != tuple(n.allocated_cores for n in nodes)) == is_lopsided
 
 
@@ -102,12 +103,12 @@ def test_a_start_is_one_ps_and_two_workers_on_an_even_part_of_the_budget():
     assert start_cores(100, 0.15) == pytest.approx((5, 5, 5))
     assert scaled((5, 5, 5), 22.5) == pytest.approx((7.5, 7.5, 7.5))
     assert spread((6, 6, 0)) == pytest.approx((4, 4, 4))
-    assert start_plan(plan(7, 1, 3, 1), BOUNDS, 100) == plan(2, 4, 1, 4)
+    assert start_plan(plan(7, 1, 3, 1), BOUNDS, 100, 0.15) == plan(2, 4, 1, 4)
 
 
 @given(st.floats(0.5, 500))
 def test_a_start_is_within_the_budget(budget):
-    assert start_plan(plan(4, 1, 2, 1), BOUNDS, budget).total_cpu <= budget + 1e-9
+    assert start_plan(plan(4, 1, 2, 1), BOUNDS, budget, 0.15).total_cpu <= budget + 1e-9
 
 
 def test_a_job_is_stable_once_five_samples_of_its_use_vary_by_less_than_five_percent():
@@ -149,14 +150,14 @@ def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_
 
 def test_a_change_in_vain_is_not_tried_again_until_another_one_bears_fruit():
     begun = [Step(None, 4.0), Step(Remedy.ADD_WORKER, 4.0001), Step(Remedy.MOVE_CORES, 3.9)]
-    assert fruitless(begun) == {Remedy.ADD_WORKER, Remedy.MOVE_CORES}
-    assert fruitless([*begun, Step(Remedy.ADD_PS, 5.0)]) == frozenset()
-    assert fruitless([*begun, Step(None, 1.0)]) == frozenset()
+    assert fruitless(begun, PAPER) == {Remedy.ADD_WORKER, Remedy.MOVE_CORES}
+    assert fruitless([*begun, Step(Remedy.ADD_PS, 5.0)], PAPER) == frozenset()
+    assert fruitless([*begun, Step(None, 1.0)], PAPER) == frozenset()
 
 
 @pytest.mark.parametrize(("used_cores", "in_vain"), [(4.7, {Remedy.ADD_WORKER}), (4.9, set())])
 def test_the_cores_of_a_node_that_was_added_must_be_used(used_cores, in_vain):
-    assert fruitless([Step(None, 4.0, 5.0), Step(Remedy.ADD_WORKER, used_cores, 6.0)]) == in_vain
+    assert fruitless([Step(None, 4.0, 5.0), Step(Remedy.ADD_WORKER, used_cores, 6.0)], PAPER) == in_vain
 
 
 def test_one_more_ps_is_the_last_choice_where_the_ps_are_busy_themselves():
@@ -200,9 +201,8 @@ def search(truth: Truth, budget: float, held: Pins) -> list[ResourcePlan]:
         use = truth.use(now, earlier)
         trail = [*earlier, PlanUse(now, use.cores())]
         kinds = [None, *(remedy_between(a.plan, b.plan) for a, b in itertools.pairwise(trail))]
-        in_vain = fruitless(
-            Step(k, e.used_cores, e.plan.total_cpu) for k, e in zip(kinds, trail, strict=True)
-        )
+        made = [Step(k, e.used_cores, e.plan.total_cpu) for k, e in zip(kinds, trail, strict=True)]
+        in_vain = fruitless(made, PAPER)
         found = diagnose(use, fixed=fixed_roles(now, BOUNDS, held))
         ran = {each.plan for each in trail}
 

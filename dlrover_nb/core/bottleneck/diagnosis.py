@@ -12,13 +12,13 @@ the share of all cores, which a small job with a pinned PS can never raise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import BOTH, efficiency
+from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Diagnosis:
         Of all nodes.
     network
         What is known of the PS's links, as a clause.
+    tuning
+        Parameters of NEARCHUS by which it was made.
     """
 
     bottleneck: Bottleneck
@@ -64,6 +66,7 @@ class Diagnosis:
     ps: float
     allocated_cores: float
     network: str
+    tuning: Nearchus = field(default_factory=Nearchus)
 
     @property
     def words(self) -> str:
@@ -92,7 +95,7 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
     free = frozenset(BOTH - frozenset(fixed)) or BOTH
     judged, job = efficiency(use.of(free)), efficiency(use.nodes)
     full = _fullest(use)
-    if judged >= PAPER.job:
+    if judged >= use.tuning.job_efficiency:
         bottleneck = Bottleneck.NONE
     else:
         bottleneck = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
@@ -104,6 +107,7 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
         efficiency(use.of({Role.PS})),
         round(sum(node.allocated_cores for node in use.nodes), 2),
         _network(use, full),
+        use.tuning,
     )
 
 
@@ -114,15 +118,16 @@ def _fullest(use: JobUse) -> NodeUse | None:
         return None
     often = [(ps.n_full(link), ps) for ps in use.of({Role.PS})]
     n_full, ps = max(often, key=lambda pair: pair[0])
-    return ps if n_full > PAPER.link_samples * len(ps.bytes_per_s[-PAPER.n_link :]) else None
+    return ps if n_full > use.tuning.link_samples * len(ps.judged_bytes_per_s) else None
 
 
 def _network(use: JobUse, full: NodeUse | None) -> str:
     link = use.link_bytes_per_s
     if link is None:
         return LINK_UNKNOWN
-    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
+    capacity = f"{percent(use.tuning.link_share)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s"
     if full is None:
-        return f"no PS's network exceeds {capacity} in more than {percent(PAPER.link_samples)} of its samples"
-    n_sample = len(full.bytes_per_s[-PAPER.n_link :])
+        most = percent(use.tuning.link_samples)
+        return f"no PS's network exceeds {capacity} in more than {most} of its samples"
+    n_sample = len(full.judged_bytes_per_s)
     return f"{full.n_full(link)} of the last {n_sample} network samples of {full.node} exceed {capacity}"

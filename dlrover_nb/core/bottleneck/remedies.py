@@ -16,10 +16,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.job.tuning import Nearchus
+
+# Growth of the used cores from which on a change counts as an improvement. The paper counts any. A worker
+# more of 60 brings a tenth of a percent, so a larger number ends the search of large jobs early. By noise
+# alone a change seems an improvement as rarely as a sequence has a new record.
+MIN_GAIN = 1e-4
 
 
 class Remedy(StrEnum):
@@ -39,17 +45,17 @@ class Step:
     used_cores: float
     allocated_cores: float = 0.0
 
-    def improves(self, best: Step) -> bool:
+    def improves(self, best: Step, tuning: Nearchus) -> bool:
         """Whether the job uses more cores than at its best before, and those of an added node well enough.
 
         A node more takes cores from the others of its role, so the job has no more than before, unless they
         have the smallest size already. Then the added cores must not be idle, by the same threshold.
         """
         more = self.used_cores - best.used_cores
-        if more <= PAPER.min_gain * best.used_cores:
+        if more <= MIN_GAIN * best.used_cores:
             return False
         adds = self.remedy in {Remedy.ADD_WORKER, Remedy.ADD_PS}
-        return not adds or more >= PAPER.assignment * (self.allocated_cores - best.allocated_cores)
+        return not adds or more >= tuning.node_efficiency * (self.allocated_cores - best.allocated_cores)
 
 
 def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
@@ -64,7 +70,7 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
         case Bottleneck.PS_NETWORK:
             add: tuple[Remedy, ...] = (Remedy.ADD_PS,)
         case Bottleneck.MAXIMUM_UTILIZATION:
-            is_busy = diagnosis.ps >= PAPER.assignment
+            is_busy = diagnosis.ps >= diagnosis.tuning.node_efficiency
             add = (Remedy.ADD_WORKER, Remedy.ADD_PS) if is_busy else (Remedy.ADD_WORKER,)
     return (Remedy.MOVE_CORES, *add) if is_lopsided(diagnosis) else add
 
@@ -72,14 +78,14 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
 def is_lopsided(diagnosis: Diagnosis) -> bool:
     """Whether one role has idle cores and the other has none."""
     least, most = sorted((diagnosis.worker, diagnosis.ps))
-    return least < PAPER.assignment <= most
+    return least < diagnosis.tuning.node_efficiency <= most
 
 
-def fruitless(steps: Iterable[Step]) -> frozenset[Remedy]:
+def fruitless(steps: Iterable[Step], tuning: Nearchus) -> frozenset[Remedy]:
     """Return what was tried in vain since the last improvement."""
     best, tried = Step(None, 0.0), set[Remedy]()
     for step in steps:
-        if step.remedy is None or step.improves(best):
+        if step.remedy is None or step.improves(best, tuning):
             best, tried = step, set()
         else:
             tried.add(step.remedy)

@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.remedies import Remedy
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role, RolePlan
 
@@ -26,12 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
+    from dlrover_nb.core.structs.job.tuning import Nearchus
     from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
     Holds = Callable[[ResourcePlan], bool]
-
-START_SHARE = 0.15  # of the budget: 15 of 100 cores in the paper's evaluation
-
 
 Cores = tuple[float, ...]  # of each node, in the order of the nodes
 START_PS, START_WORKERS = 1, 2
@@ -70,19 +67,19 @@ def balanced(nodes: Sequence[NodeUse]) -> Cores:
 
 def _balanced_role(own: Sequence[NodeUse]) -> Cores:
     now, used = tuple(node.allocated_cores for node in own), [node.cores() for node in own]
-    if not own or min(used) <= 0 or min(node.efficiency() for node in own) >= PAPER.assignment:
+    if not own or min(used) <= 0 or min(n.efficiency() for n in own) >= own[0].tuning.node_efficiency:
         return now
     return tuple(sum(now) * each / sum(used) for each in used)
 
 
-def idle_cores(cores: float, share: float, others: float) -> float:
+def idle_cores(cores: float, share: float, others: float, tuning: Nearchus) -> float:
     """Return how many of its cores a role can give to the other one, which has `others`.
 
     Then it uses the threshold's share of the rest. The other role gets faster in proportion to its cores, and
     this one has as much more to do: else a PS that gave its idle cores away would be the next bottleneck. The
     paper does not say how much moves.
     """
-    t, used = PAPER.assignment, share * cores
+    t, used = tuning.node_efficiency, share * cores
     return max((t * cores - used) / (t + used / others), 0.0)
 
 
@@ -94,20 +91,22 @@ def moved(nodes: Sequence[NodeUse]) -> Cores:
     now = tuple(node.allocated_cores for node in nodes)
     shares = {role: efficiency([node for node in nodes if node.role is role]) for role in Role}
     giver, taker = sorted(Role, key=shares.__getitem__)
-    if not shares[giver] < PAPER.assignment <= shares[taker]:
+    if not nodes or not shares[giver] < nodes[0].tuning.node_efficiency <= shares[taker]:
         return now
     totals = {role: sum(n.allocated_cores for n in nodes if n.role is role) for role in Role}
-    idle = idle_cores(totals[giver], shares[giver], totals[taker])
+    idle = idle_cores(totals[giver], shares[giver], totals[taker], nodes[0].tuning)
     factor = {giver: 1 - idle / totals[giver], taker: 1 + idle / totals[taker]}
     return tuple(node.allocated_cores * factor[node.role] for node in nodes)
 
 
-def start_plan(plan: ResourcePlan, bounds: PlanBounds, budget_cores: float) -> ResourcePlan:
+def start_plan(
+    plan: ResourcePlan, bounds: PlanBounds, budget_cores: float, start_share: float
+) -> ResourcePlan:
     """Return the first plan: 1 PS and 2 workers that share a part of the budget, with the memory of `plan`.
 
     Where even the smallest nodes exceed the budget there is one worker.
     """
-    each = START_SHARE * budget_cores / (START_PS + START_WORKERS)
+    each = start_share * budget_cores / (START_PS + START_WORKERS)
     worker = replace(plan.worker, cpu=_at_most(bounds.worker_cpus, each))
     ps = replace(plan.ps, count=START_PS, cpu=_at_most(bounds.ps_cpus, each))
     most = min(START_WORKERS, bounds.counts[0])
@@ -169,8 +168,8 @@ def _scaled_up(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     its nodes would double, and the next change would take the cores back. Workers of the largest size, or
     of a pinned one, cannot get more cores: there are more of them then.
     """
-    plan, factor = use.plan, 1 + PAPER.scale_up
-    ps_is_idle = efficiency(use.of({Role.PS})) < PAPER.assignment
+    plan, factor = use.plan, 1 + use.tuning.scale_up
+    ps_is_idle = efficiency(use.of({Role.PS})) < use.tuning.node_efficiency
     workers = _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, factor)
     ps = [] if ps_is_idle else _larger(_sizes(bounds, Role.PS), plan.ps.cpu, factor)
     for worker_cpu in workers:
@@ -195,7 +194,7 @@ def _moved(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     shares = {role: efficiency(use.of({role})) for role in Role}
     giver, taker = sorted(Role, key=shares.__getitem__)
     own, other = use.plan.role(giver), use.plan.role(taker)
-    keeps = own.total_cpu - idle_cores(own.total_cpu, shares[giver], other.total_cpu)
+    keeps = own.total_cpu - idle_cores(own.total_cpu, shares[giver], other.total_cpu, use.tuning)
     needed = [size for size in _sizes(bounds, giver) if size >= keeps / own.count - CPU_STEP / 2]
     if not needed or needed[0] >= own.cpu:
         return

@@ -29,8 +29,9 @@ from dlrover_nb.core.brain.offer_columns import columns_of
 from dlrover_nb.core.brain.queue_order import ORDERS
 from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of, unchanged
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
+from dlrover_nb.core.greedy import REMAINING_TIME, WEIGHTS, literal, refusal, remaining_time, select
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import ClusterTuning
 from dlrover_nb.core.structs.plan.bounds import Quota
 
 if TYPE_CHECKING:
@@ -74,15 +75,25 @@ class BrainSettings:
         Of the queue, by its name in `queue_order.ORDERS`.
     start_share
         Share of the cores that a waiting job asks for, with which it may start: above 0, at most 1.
+    tuning
+        Parameters that the papers leave to operators.
     """
 
     method: str = "weighted"
-    weight: str = "remaining time"
+    weight: str = REMAINING_TIME
     shrink: bool = False
     min_gain: float = 0.05
     ceilings: Mapping[str, float] = field(default_factory=dict)
     order: str = "first come"
     start_share: float = 0.5
+    tuning: ClusterTuning = field(default_factory=ClusterTuning)
+
+    @property
+    def weigh(self) -> Weight:
+        """The weight of jobs' gains."""
+        if self.weight != REMAINING_TIME:
+            return WEIGHTS[self.weight]
+        return remaining_time(self.tuning.dlrover_rm.rho, self.tuning.dlrover_rm.epsilon_s)
 
     def __post_init__(self) -> None:
         for name, table in (("method", METHODS), ("weight", WEIGHTS), ("order", ORDERS)):
@@ -129,7 +140,7 @@ def before_queue(offers: Sequence[JobOffer], room: Capacity, settings: BrainSett
     """
     if settings.method != "qore" or not offers:
         return None
-    plan = adjusted(offers, room, shrink=settings.shrink, late_only=True)
+    plan = adjusted(offers, room, shrink=settings.shrink, late_only=True, loads=settings.tuning.qore)
     grows = any(plan.shares[o.job].plan.total_cpu > o.plan.total_cpu for o in offers)
     return plan if grows else None
 
@@ -141,7 +152,7 @@ def _by_deadline(
     before: Mapping[str, ResourcePlan],
 ) -> ClusterPlan:
     del before  # a target is chosen anew each round: it leaves the targets by what it did
-    return adjusted(offers, room, shrink=settings.shrink)
+    return adjusted(offers, room, shrink=settings.shrink, loads=settings.tuning.qore)
 
 
 def _by_selection(
@@ -192,7 +203,7 @@ def _selected(
     bids = columns.bids
     whole = np.array([room.total_cpu, float(room.total_memory_mib), *_money(columns, settings)])
     present = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
-    weight = _urgent_first(columns, WEIGHTS[settings.weight])
+    weight = _urgent_first(columns, settings.weigh)
     for cut in CUTS if settings.shrink else (*CUTS, 0.0):  # 0: only what frees room
         most = np.maximum(cut * whole, np.minimum(present, whole))
         selection = choose(bids, most, weight=weight, shrink=settings.shrink)

@@ -4,6 +4,7 @@ from dlrover_nb.core.greedy.bids import Bids, efficiency
 from dlrover_nb.core.greedy.literal import literal
 from dlrover_nb.core.greedy.selection import Selection, refusal, select
 from dlrover_nb.core.greedy.weights import (
+    REMAINING_TIME,
     WEIGHTS,
     Weight,
     deadline,
@@ -14,6 +15,7 @@ from dlrover_nb.core.greedy.weights import (
 )
 
 __all__ = [
+    "REMAINING_TIME",
     "WEIGHTS",
     "Bids",
     "Selection",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.samples import NodeSample
 
     Floats = NDArray[np.float64]
@@ -120,6 +121,12 @@ class MonitorSettings:
         _check.at_least("long_s", self.long_s, self.short_s, hint="it holds the short window")
         if self.rule not in RULES:
             raise InvalidValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> MonitorSettings:
+        """Return the settings of a job."""
+        thresholds = Thresholds(ratio=spec.tuning.antdt.slowness_ratio)
+        return cls(spec.straggler_window_s, spec.long_window_s, thresholds=thresholds)
 
     @property
     def part_s(self) -> float:

@@ -39,6 +39,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.tuning import AntDT, JobTuning, Nearchus, Placement, SimilarJobs, StartMethod
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -248,6 +249,27 @@ _foreigners = st.builds(
 foreigners = st.builds(_with_roles, _foreigners, fixed_roles)
 
 
+_shares = st.floats(0.01, 0.99)
+tunings = st.builds(
+    JobTuning,
+    antdt=st.builds(AntDT, st.floats(1.01, 9), st.none() | st.floats(1e9, 1e10), _shares),
+    nearchus=st.builds(
+        Nearchus,
+        _shares,
+        numbers,
+        st.floats(0.5, 1),
+        st.floats(0.01, 0.5),
+        st.integers(30, 99),
+        _shares,
+        _shares,
+        st.integers(2, 30),
+        numbers,
+    ),
+    dlrover_rm=st.builds(SimilarJobs, st.sampled_from(StartMethod), st.integers(1, 99), _shares),
+    qore=st.builds(Placement, st.floats(0, 1)),
+)
+
+
 def _with_budget(job: JobSpec) -> JobSpec:
     """Return the job with a total budget, where its prices are known."""
     is_priced = job.prices.per_hour(1.0, 1.0) is not None
@@ -314,6 +336,7 @@ _jobs = st.builds(
     max_skipped_batches=st.integers(0, 999),
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
+    tuning=tunings,
 ).map(_with_budget)
 
 

@@ -1,7 +1,7 @@
 """What the nodes of a job use: the last reports of the present plan, and the cores that earlier plans used.
 
-Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_link` reports of
-each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
+Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_network` reports
+of each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
 more nodes report than a plan has, the one that was silent for longest is dropped (as in `last_reports`).
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck import PAPER, JobUse, NodeUse, PlanUse
+from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse
 from dlrover_nb.core.bottleneck.use import bytes_per_s
+from dlrover_nb.core.structs.job.tuning import Nearchus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,10 +28,10 @@ BYTES_PER_GBIT = 1e9 / 8
 class _Reports:
     """The last reports of one node."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, n_kept: int) -> None:
         self.role, self.heard_s, self.longest_s = role, 0.0, 0.0
-        self.cores: deque[float] = deque(maxlen=PAPER.n_link)
-        self.bytes_per_s: deque[float] = deque(maxlen=PAPER.n_link)
+        self.cores: deque[float] = deque(maxlen=n_kept)
+        self.bytes_per_s: deque[float] = deque(maxlen=n_kept)
 
 
 class UseLog:
@@ -42,10 +43,14 @@ class UseLog:
         Time after a change of plan that is left out.
     link_gbit_per_s
         Capacity of a node's link; None: the most that a worker measured when it began, if any did.
+    tuning
+        Parameters of NEARCHUS; None: the paper's.
     """
 
-    def __init__(self, settle_s: float, link_gbit_per_s: float | None) -> None:
-        self._settle_s = settle_s
+    def __init__(
+        self, settle_s: float, link_gbit_per_s: float | None, tuning: Nearchus | None = None
+    ) -> None:
+        self._settle_s, self._tuning = settle_s, tuning or Nearchus()
         self._given, self._measured = link_gbit_per_s, 0.0
         self._from_s = 0.0
         self._plan: ResourcePlan | None = None
@@ -69,7 +74,8 @@ class UseLog:
         before, self._own = self._own, {each.node: each for each in sizes}
         if before != self._own:
             self._from_s = at_s + self._settle_s
-            self._nodes = {name: _Reports(each.role) for name, each in self._nodes.items()}
+            n_kept = self._tuning.n_network
+            self._nodes = {name: _Reports(each.role, n_kept) for name, each in self._nodes.items()}
 
     def keep(self, node: str) -> None:
         """Note that a node keeps its size until the plan changes."""
@@ -86,7 +92,7 @@ class UseLog:
             return
         if sample.node not in self._nodes:
             self._make_place(sample.role, self._plan.role(sample.role).count)
-            self._nodes[sample.node] = _Reports(sample.role)
+            self._nodes[sample.node] = _Reports(sample.role, self._tuning.n_network)
         node = self._nodes[sample.node]
         node.heard_s, node.longest_s = at_s, max(node.longest_s, sample.window_s)
         if sample.window_s < node.longest_s / 2:
@@ -107,7 +113,7 @@ class UseLog:
         if plan is None:
             return None
         nodes = tuple(
-            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib)
+            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib, self._tuning)
             for name, r in self._nodes.items()
             for own in (self._own.get(name) or plan.role(r.role),)
         )
@@ -118,4 +124,5 @@ class UseLog:
             tuple(self._earlier),
             link * BYTES_PER_GBIT if link else None,
             frozenset(self._kept),
+            self._tuning,
         )

@@ -161,7 +161,7 @@ class Mitigations:
         answers = tuple(each for each in answers if each.action.is_global or each.action.node in recent)
         moves = self._cores.moves(self._book.open, at_s)
         proposed = [each for each in (*answers, *moves) if self._may_propose(each.action, at_s)]
-        limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
+        limits = Limits(cooldown_s=self._state.spec.long_window_s)
         decided = arbitrate(proposed, facts, limits)
         for refusal in decided.refusals:
             if running is not None and not differs(running.action.action, refusal.action):

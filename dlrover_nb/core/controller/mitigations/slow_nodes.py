@@ -84,9 +84,8 @@ class SlowNodes:
 
     def __init__(self, settings: ControllerSettings, spec: JobSpec) -> None:
         self._settings, self._spec = settings, spec
-        short_s = spec.straggler_window_s
-        self._monitor = Monitor(MonitorSettings(short_s=short_s, long_s=2 * short_s))
-        self._review_s, self._reviewed_s = max(short_s / 10, LEAST_REVIEW_S), 0.0
+        self._monitor = Monitor(MonitorSettings.of(spec))
+        self._review_s, self._reviewed_s = max(spec.straggler_window_s / 10, LEAST_REVIEW_S), 0.0
         self._plan: ResourcePlan | None = None  # the last one that was steady
         self._heard_s: dict[Role, dict[str, float]] = {role: {} for role in Role}
         self._n_iter: dict[str, int | None] = {}  # of workers; None: none yet
@@ -216,6 +215,7 @@ class SlowNodes:
             exchange_s=sum(each.exchange_s for each in times) / len(times) if times else None,
             spread=self._monitor.spread(at_s),
             global_batch=self._global_batch(len(workers)),
+            tuning=self._spec.tuning.antdt,
         )
 
     @property

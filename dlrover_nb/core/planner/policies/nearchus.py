@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.bottleneck import (
-    PAPER,
     PlanUse,
     Step,
     diagnose,
@@ -114,7 +113,8 @@ def small_start(spec: JobSpec, capacity: Capacity) -> ResourcePlan | None:
     quota = spec.bounds.quota_cpu
     if spec.policy != NAME or spec.plan != DEFAULT_PLAN or quota is None:
         return None
-    plan = start_plan(spec.plan, completed(spec.bounds, capacity, spec.plan), quota)
+    bounds, share = completed(spec.bounds, capacity, spec.plan), spec.tuning.nearchus.start_share
+    plan = start_plan(spec.plan, bounds, quota, share)
     own = spec.pins.applied(plan)
     return own if has_room(own, capacity, spec.bounds) else None
 
@@ -132,7 +132,7 @@ def _next(frame: _Frame, use: JobUse) -> Advice | None:
     s, diagnosis = analysis.situation, diagnosis_of(analysis, use)
     if diagnosis is None:
         return None
-    in_vain, ran = fruitless(steps(use)), {axes_key(each.plan) for each in _trail(use)}
+    in_vain, ran = fruitless(steps(use), use.tuning), {axes_key(each.plan) for each in _trail(use)}
 
     def is_new(plan: ResourcePlan) -> bool:
         return axes_key(plan) not in ran and frame.holds(plan)
@@ -182,7 +182,7 @@ def _back(frame: _Frame, use: JobUse) -> Advice | None:
     best = max(before, key=lambda plan: speeds[axes_key(plan)])
     plan = _with_memory(best, use.plan)
     gain = speeds[axes_key(best)] / now - 1
-    if gain <= PAPER.stable_cv or not frame.holds(plan):
+    if gain <= use.tuning.stable_cv or not frame.holds(plan):
         return None
     faster = percent(gain)
     why = f"By nearchus: back to {plan.short}, which was {faster} faster; nothing else raised it further."

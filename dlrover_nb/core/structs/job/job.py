@@ -27,6 +27,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.tuning import JobTuning
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -368,7 +369,8 @@ class JobSpec(BareRepr):
     stragglers
         What answers slow nodes: proposed in suggest mode, done in auto mode.
     straggler_window_s
-        A node that is slow over this time is a transient straggler, over twice this time a persistent one.
+        A node that is slow over this time is a transient straggler, over `long_window_s` too a persistent
+        one.
     early_stopping
         When to end training before its last pass; None means never.
     max_skipped_batches
@@ -385,6 +387,8 @@ class JobSpec(BareRepr):
         Settings of its pods.
     tags
         Words of its user's own, by which lists of jobs are filtered.
+    tuning
+        Parameters that the papers leave to operators.
     foreign
         The programs of an external job, in pods only. Of the settings of training only those of shards
         (batch_size, shard_batches, epochs, seed) apply, to programs that get rows from the job's master.
@@ -434,6 +438,7 @@ class JobSpec(BareRepr):
     exchange: ExchangeSpec = field(default_factory=ExchangeSpec)
     budget_total: float | None = None
     tags: tuple[str, ...] = ()
+    tuning: JobTuning = field(default_factory=JobTuning)
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -443,6 +448,12 @@ class JobSpec(BareRepr):
                 _check.within("epochs" if name == "n_epoch" else name, value, least, most)
         _check.seed(self.seed)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
+        _check.at_least(
+            "tuning.antdt.long_window_s",
+            self.long_window_s,
+            self.straggler_window_s,
+            hint="it holds the short window, straggler_window_s",
+        )
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
@@ -459,6 +470,12 @@ class JobSpec(BareRepr):
             raise InvalidValueError(
                 "start_from.source must name a run or the URL of a checkpoint, got none; set it (--from RUN)"
             )
+
+    @property
+    def long_window_s(self) -> float:
+        """L^per of AntDT: who is slow over so many seconds too is a persistent straggler."""
+        own_s = self.tuning.antdt.long_window_s
+        return 2 * self.straggler_window_s if own_s is None else own_s
 
     @property
     def training_words(self) -> str:
