@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
+from dlrover_nb.core.extensions import BRAIN_METHODS, QUEUE_ORDERS, names
+from dlrover_nb.core.extensions import WEIGHTS as WEIGHTS_OF_PACKAGES
 from dlrover_nb.magics.parser import number, one_of, setting
 from dlrover_nb.magics.verb import Verb, argument
 
@@ -229,21 +231,21 @@ BRAIN = Verb(
         ),
         argument(
             "--method",
-            type=one_of("method", METHODS),
+            type=one_of("method", METHODS, partial(names, BRAIN_METHODS)),
             default="weighted",
             metavar="METHOD",
             help="weighted (default), greedy as DLRover-RM's paper has it, or qore: by deadlines",
         ),
         argument(
             "--weight",
-            type=one_of("weight", WEIGHTS),
+            type=one_of("weight", WEIGHTS, partial(names, WEIGHTS_OF_PACKAGES)),
             default="remaining time",
             metavar="WEIGHT",
             help="of jobs' gains: remaining time (default), equal, priority, deadline, fair share",
         ),
         argument(
             "--order",
-            type=one_of("order", ORDERS),
+            type=one_of("order", ORDERS, partial(names, QUEUE_ORDERS)),
             default="first come",
             metavar="ORDER",
             help="of the queue: first come (default), shortest, priority, fair share, qore",

@@ -30,6 +30,7 @@ from dlrover_nb.core.structs.data.column_types import TAB
 from dlrover_nb.core.structs.job.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.job.external import check_command, command_words
 from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, Sync
 from dlrover_nb.core.structs.job.start_from import is_path
 from dlrover_nb.core.structs.job.tuning import ClusterTuning
@@ -57,6 +58,8 @@ _DEFAULTS = JobSpec("unnamed")
 _EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
     "data.format": (DataFormat, extensions.DATA_SOURCES),
     "model.optimizer": (Optimizer, extensions.OPTIMIZERS),
+    "stragglers": (SolutionName, extensions.STRAGGLER_SOLUTIONS),
+    "straggler_rule": (RuleName, extensions.STRAGGLER_RULES),
 }
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.structs.job.tuning import ClusterLoads
 
 if TYPE_CHECKING:
@@ -104,7 +106,19 @@ ORDERS: Mapping[str, Rank] = MappingProxyType(
 )
 
 
+@cache
+def order_of(name: str) -> Rank:
+    """Return an order by its name, ours or one that an installed package adds.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken.
+    """
+    return extensions.find_function(extensions.QUEUE_ORDERS, name, ORDERS)
+
+
 def first_of(waiting: Sequence[WaitingOffer], order: str, state: QueueState) -> WaitingOffer:
     """Return which of some waiting jobs is next, by an order's name."""
-    rank = ORDERS[order]
+    rank = order_of(order)
     return min(waiting, key=lambda job: (rank(job, state), job.since_s, job.job))

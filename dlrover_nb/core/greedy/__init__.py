@@ -12,6 +12,7 @@ from dlrover_nb.core.greedy.weights import (
     fair_share,
     priority,
     remaining_time,
+    weight_of,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "refusal",
     "remaining_time",
     "select",
+    "weight_of",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.greedy.bids import Array, Bids
 from dlrover_nb.core.structs.job.tuning import RemainingTime
@@ -85,6 +86,31 @@ WEIGHTS: Mapping[str, Weight] = MappingProxyType(
         "fair share": fair_share,
     }
 )
+
+
+def weight_of(name: str) -> Weight:
+    """Return a weight by its name, ours or one that an installed package adds.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken. The weight of a
+        package raises it where its numbers cannot be.
+    """
+    if name in WEIGHTS:
+        return WEIGHTS[name]
+    added = extensions.find_function(extensions.WEIGHTS, name, WEIGHTS)
+
+    def weight(bids: Bids, capacity: Array) -> Array:
+        weights = np.asarray(added(bids, capacity), dtype=np.float64)
+        if weights.shape != bids.gains.shape or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InvalidValueError(
+                f"weight {name} must return {len(bids.gains)} finite numbers >= 0, one for each candidate; "
+                "repair its package"
+            )
+        return weights
+
+    return weight
 
 
 def _of_job(bids: Bids, values: Array | None, name: str) -> Array:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.redaction import shown
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.straggler.methods import find_rule, find_solution
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
@@ -50,7 +48,7 @@ class Review:
     proposed
         What the solution asks for; empty: nothing.
     solution
-        Its name in `SOLUTIONS`.
+        Its name.
     """
 
     settings: MonitorSettings
@@ -98,13 +96,10 @@ def review(
         When there is no solution of that name.
     """
     solution = solution or spec.stragglers
-    if solution not in SOLUTIONS:
-        raise InvalidValueError(
-            f"solution must be one of {', '.join(SolutionName)}, got {shown(solution)}; leave it out"
-        )
+    answer, rule = find_solution(solution), find_rule(spec.straggler_rule)
     reports = [each for each in _reports(series) if not nodes or each.node in nodes]
     settings = _fitted(MonitorSettings.of(spec), reports)
-    monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)
+    monitor, end_s = Monitor(settings, rule), max((each.at_s for each in reports), default=0.0)
     for each in reports:
         monitor.observe(each, each.at_s)
     times = tuple(each for role in (Role.WORKER, Role.PS) for each in monitor.times(role, end_s))
@@ -119,7 +114,7 @@ def review(
     )
     ps = tuple(each.node for each in times if each.role is Role.PS)
     situation = Situation(spec.sync, workers, ps, tuning=spec.tuning.antdt)
-    proposed = SOLUTIONS[solution](findings, situation) if workers else ()
+    proposed = answer(findings, situation) if workers else ()
     return Review(settings, times, findings, proposed, solution)
 
 

@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec, 
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
@@ -303,6 +303,7 @@ _jobs = st.builds(
     budget_per_hour=st.none() | numbers,
     link_gbit_per_s=st.none() | numbers,
     stragglers=st.sampled_from(SolutionName),
+    straggler_rule=st.sampled_from(RuleName),
     straggler_window_s=numbers,
     deadline_s=st.none() | numbers,
     priority=numbers,

@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
 from dlrover_nb.core.structs.job.external import ExternalSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
@@ -367,7 +367,10 @@ class JobSpec(BareRepr):
     migration
         How parameters move to other PS.
     stragglers
-        What answers slow nodes: proposed in suggest mode, done in auto mode.
+        What answers slow nodes: proposed in suggest mode, done in auto mode. One of `SolutionName`, or one
+        that an installed package adds.
+    straggler_rule
+        What finds slow nodes: one of `RuleName`, or one that an installed package adds.
     straggler_window_s
         A node that is slow over this time is a transient straggler, over `long_window_s` too a persistent
         one.
@@ -424,7 +427,7 @@ class JobSpec(BareRepr):
     overlap: bool = True
     checkpoint_url: str = ""
     migration: Migration = Migration.SEAMLESS
-    stragglers: SolutionName = SolutionName.ANTDT_ND
+    stragglers: str = SolutionName.ANTDT_ND
     straggler_window_s: float = 300.0
     early_stopping: EarlyStopping | None = None
     max_skipped_batches: int = 10
@@ -439,6 +442,7 @@ class JobSpec(BareRepr):
     budget_total: float | None = None
     tags: tuple[str, ...] = ()
     tuning: JobTuning = field(default_factory=JobTuning)
+    straggler_rule: str = RuleName.ROBUST
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
