@@ -55,6 +55,7 @@ from dlrover_nb.core.bottleneck import PlanUse, next_plan, node_moves, start_pla
 from dlrover_nb.core.brain.admission import admit
 from dlrover_nb.core.planner.availability.waiting import free_of
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
+from dlrover_nb.core.structs.job.tuning import Nearchus as Tuning
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, plan_needs
 from dlrover_nb.core.structs.plan.default_bounds import completed
@@ -145,7 +146,7 @@ class Nearchus:
         self._bounds = completed(PlanBounds(quota_cpu=job.budget_cores), machines, DEFAULT_PLAN)
 
     def start(self) -> Nodes:
-        return nodes_of(start_plan(DEFAULT_PLAN, self._bounds, self._job.budget_cores))
+        return nodes_of(start_plan(DEFAULT_PLAN, self._bounds, self._job.budget_cores, Tuning().start_share))
 
     def next(self, nodes: Nodes, most_cores: float) -> Nodes:
         now = measured(self._job.model, nodes, self._cluster)

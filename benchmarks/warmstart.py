@@ -46,11 +46,12 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import numpy as np
 
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
+from dlrover_nb.core.structs.job.tuning import StartMethod
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
-from dlrover_nb.core.warmstart import Method, WarmStartSettings, accuracy, into_space, warm_start
+from dlrover_nb.core.warmstart import WarmStartSettings, accuracy, into_space, warm_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,7 +258,7 @@ def strangers(seed: int, n_job: int, setting: Setting) -> tuple[int, int]:
     return n_job, given
 
 
-def started(traits: JobTraits, past: list[PastJob], *, method: Method) -> ResourcePlan:
+def started(traits: JobTraits, past: list[PastJob], *, method: StartMethod) -> ResourcePlan:
     """Return the warm start's plan, or the default where there is none."""
     settings = WarmStartSettings(method=method)
     found = warm_start(traits, past, into=into_space(BOUNDS, CAPACITY), settings=settings)
@@ -266,7 +267,7 @@ def started(traits: JobTraits, past: list[PastJob], *, method: Method) -> Resour
 
 def nearest(traits: JobTraits, past: list[PastJob]) -> ResourcePlan:
     """Return the final plan of the most similar job."""
-    settings = WarmStartSettings(method=Method.PAPER, k=1)
+    settings = WarmStartSettings(method=StartMethod.PAPER, k=1)
     found = warm_start(traits, past, into=into_space(BOUNDS, CAPACITY), settings=settings)
     return found.plan if found else DEFAULT_PLAN
 
@@ -274,8 +275,8 @@ def nearest(traits: JobTraits, past: list[PastJob]) -> ResourcePlan:
 STARTERS: dict[str, Starter] = {
     "cold": lambda traits, past: DEFAULT_PLAN,  # noqa: ARG005 - the only starter without inputs
     "nearest": nearest,
-    "paper": partial(started, method=Method.PAPER),
-    "ours": partial(started, method=Method.INTERPOLATE),
+    "paper": partial(started, method=StartMethod.PAPER),
+    "ours": partial(started, method=StartMethod.INTERPOLATE),
 }
 
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.disk.paths import HISTORY_VAR
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, NotFoundError
-from dlrover_nb.magics.parser import number, one_of
+from dlrover_nb.core.extensions import BRAIN_METHODS, QUEUE_ORDERS, names
+from dlrover_nb.core.extensions import WEIGHTS as WEIGHTS_OF_PACKAGES
+from dlrover_nb.magics.parser import number, one_of, setting
 from dlrover_nb.magics.verb import Verb, argument
 
 if TYPE_CHECKING:
@@ -166,9 +168,11 @@ def _log(last: BrainRound) -> None:
 def _settings(values: Values) -> Values:
     """Return the values with the settings that some of them make."""
     from dlrover_nb.core.brain.cluster_plan import BrainSettings  # noqa: PLC0415 - numpy, with the verb alone
+    from dlrover_nb.core.jobfile import cluster_tuning  # noqa: PLC0415 - as above
 
     left = dict(values)
-    ceilings = left.pop("ceiling")
+    ceilings, tuning = left.pop("ceiling"), left.pop("set")
+    assert isinstance(tuning, list)
     settings = BrainSettings(
         method=str(left.pop("method")),
         weight=str(left.pop("weight")),
@@ -176,6 +180,7 @@ def _settings(values: Values) -> Values:
         order=str(left.pop("order")),
         start_share=float(str(left.pop("start_share"))),
         ceilings=dict(ceilings) if isinstance(ceilings, list) else {},
+        tuning=cluster_tuning(tuning),
     )
     return {**left, "settings": settings}
 
@@ -226,21 +231,21 @@ BRAIN = Verb(
         ),
         argument(
             "--method",
-            type=one_of("method", METHODS),
+            type=one_of("method", METHODS, partial(names, BRAIN_METHODS)),
             default="weighted",
             metavar="METHOD",
             help="weighted (default), greedy as DLRover-RM's paper has it, or qore: by deadlines",
         ),
         argument(
             "--weight",
-            type=one_of("weight", WEIGHTS),
+            type=one_of("weight", WEIGHTS, partial(names, WEIGHTS_OF_PACKAGES)),
             default="remaining time",
             metavar="WEIGHT",
             help="of jobs' gains: remaining time (default), equal, priority, deadline, fair share",
         ),
         argument(
             "--order",
-            type=one_of("order", ORDERS),
+            type=one_of("order", ORDERS, partial(names, QUEUE_ORDERS)),
             default="first come",
             metavar="ORDER",
             help="of the queue: first come (default), shortest, priority, fair share, qore",
@@ -259,6 +264,14 @@ BRAIN = Verb(
             type=_ceiling,
             metavar="OWNER=MONEY",
             help="the most that an hour of all jobs of an owner may cost",
+        ),
+        argument(
+            "--set",
+            type=setting,
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a parameter of a paper, such as tuning.dlrover_rm.rho=2.5 or tuning.qore.light=0.35",
         ),
     ),
     "run --interval 30",

@@ -64,7 +64,7 @@ class Results(Steering):
         ----------
         solution
             Which rules to ask for actions: ``"antdt-nd"``, ``"antdt-dd"``, ``"backup-workers"``,
-            ``"adjust-lr"``, ``"lb-bsp"`` or ``"none"``; None: those of the job.
+            ``"adjust-lr"``, ``"lb-bsp"``, ``"none"`` or one of an installed package; None: those of the job.
 
         Raises
         ------
@@ -85,9 +85,8 @@ class Results(Steering):
         findings = review(
             handle.series(),
             nodes,
-            spec.sync,
-            spec.batch_size,
-            solution=solution or spec.stragglers,
+            spec,
+            solution=solution,
             of_controller=snapshot.stragglers,
             costs=snapshot.batch_costs,
         )

@@ -13,18 +13,27 @@ called in the process of the notebook and not in the pod where the job's master 
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from dlrover_nb.core.basics.nearest import did_you_mean
 from dlrover_nb.core.basics.redaction import shown
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Groups whose names stand in job files, which more than one room reads.
 DATA_SOURCES = "dlrover_nb.data_sources"
 OPTIMIZERS = "dlrover_nb.optimizers"
+STRAGGLER_RULES = "dlrover_nb.straggler_rules"
+STRAGGLER_SOLUTIONS = "dlrover_nb.straggler_solutions"
+# Groups of the brain, whose names stand on its command line.
+BRAIN_METHODS = "dlrover_nb.brain_methods"
+QUEUE_ORDERS = "dlrover_nb.queue_orders"
+WEIGHTS = "dlrover_nb.weights"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -66,6 +75,36 @@ def find(group: str, name: str, own: Mapping[str, object]) -> object:
     names = sorted([*own, *points])
     hint = did_you_mean(name, names, otherwise="install the package that adds it")
     raise InvalidValueError(f"{group} has {', '.join(names)}, got {shown(name)}; {hint}")
+
+
+def find_function(group: str, name: str, own: Mapping[str, Callable[P, R]]) -> Callable[P, R]:
+    """Return a function by its name: ours as it is, a package's so that its errors name it.
+
+    Of our own names no files are read.
+
+    Raises
+    ------
+    InvalidValueError
+        As `find` does, and when the package adds something else than a function.
+    """
+    if name in own:
+        return own[name]
+    added = find(group, name, own)
+    if not callable(added):
+        raise InvalidValueError(f"{name} of {group} must be a function, got {type(added).__name__}")
+    function = cast("Callable[P, R]", added)  # another package's function is not checked
+
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except DlroverError:
+            raise
+        except Exception as error:
+            raise InvalidValueError(
+                f"{name} of {group} failed with {type(error).__name__}: {error}; repair its package"
+            ) from error
+
+    return called
 
 
 def _points(group: str) -> dict[str, EntryPoint]:

@@ -31,13 +31,15 @@ from dlrover_nb.core.structs.data.column_types import TAB
 from dlrover_nb.core.structs.job.datafiles import check_readable, format_of, is_url
 from dlrover_nb.core.structs.job.external import check_command, command_words
 from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, Sync
 from dlrover_nb.core.structs.job.start_from import is_path
+from dlrover_nb.core.structs.job.tuning import ClusterTuning
 from dlrover_nb.core.usercode import is_import
 from dlrover_nb.core.yamltext import load_documents, named, to_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -51,12 +53,15 @@ WRITTEN_AS = {
 OLD_KEYS = {"foreign": "external"}  # of release 0.1
 _UNWRITTEN = ("gpu", "gpu_hour", "device")  # where they have their defaults
 _PAIRS = ("env", "labels", "annotations", "node_selector", "types")  # lists of NAME=VALUE
+TUNING = "tuning"  # group of parameters that the papers leave to operators
 _MOST_PLACES = 3  # that a key without its group may have
 _DEFAULTS = JobSpec("unnamed")
 # Keys whose values are names of ours or of installed packages: ours, and the group of the others.
 _EXTENSIBLE: Mapping[str, tuple[type[StrEnum], str]] = {
     "data.format": (DataFormat, extensions.DATA_SOURCES),
     "model.optimizer": (Optimizer, extensions.OPTIMIZERS),
+    "stragglers": (SolutionName, extensions.STRAGGLER_SOLUTIONS),
+    "straggler_rule": (RuleName, extensions.STRAGGLER_RULES),
 }
 
 
@@ -124,6 +129,32 @@ def dump_job(spec: JobSpec) -> str:
     return to_yaml(content)
 
 
+def cluster_tuning(settings: Iterable[tuple[str, object]]) -> ClusterTuning:
+    """Return what a cluster decides, of keys by their path such as ``tuning.qore.light`` with their values.
+
+    Raises
+    ------
+    InvalidValueError
+        For a key that a cluster does not decide, and for a value that cannot be.
+    """
+    groups: dict[str, dict[str, object]] = {}
+    for path, value in settings:
+        if path in _places() and path not in cluster_keys():
+            raise InvalidValueError(f"{path} is decided by each job; set it in the job's file")
+        check_known("key", path, cluster_keys())
+        _, group, key = path.split(".")
+        groups.setdefault(group, {})[key] = value
+    return _record(groups, ClusterTuning(), TUNING)
+
+
+@cache
+def cluster_keys() -> tuple[str, ...]:
+    """Return the paths of all keys that a cluster decides."""
+    groups = _kinds(ClusterTuning).items()
+    paths = (f"{TUNING}.{group}.{key}" for group, (_, kind) in groups for key in _kinds(kind))
+    return tuple(paths)
+
+
 @cache
 def known_keys(group: str = "") -> tuple[str, ...]:
     """Return the keys of the file, or of a group such as ``data`` or ``plan.worker``; none for no group."""
@@ -184,6 +215,11 @@ def check_known(what: str, name: str, names: tuple[str, ...]) -> None:
 def _check_key(key: str, keys: tuple[str, ...], path: str) -> None:
     """Refuse a key that a group does not have: it may be of another group, as ``label`` is of ``data``."""
     where = f"key in {path}" if path else "key"
+    if key not in keys and (whole := f"{path}.{key}") in cluster_keys():
+        raise InvalidValueError(
+            f"{whole} is decided for all jobs of a cluster; remove it here, and start the brain with "
+            f"--set {whole}=..."
+        )
     if key not in keys and not by_words(key, keys):
         name_of = {place: place.rpartition(".")[2] for place in _places()}
         near = by_words(key, dict.fromkeys(name_of.values()))

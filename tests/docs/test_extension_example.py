@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dlrover_nb.cli import GRAMMAR as SHELL
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.arguments import GRAMMAR
 
@@ -36,6 +37,64 @@ print(json.dumps({
     "export": yaml.safe_load(job.export("plan-summary").text),
 }))
 cluster.shutdown(force=True)
+"""
+STRAGGLE = """
+import json
+import time
+
+import numpy as np
+
+from dlrover_nb.core.backends.simulated.assumptions import SETTINGS
+from dlrover_nb.core.backends.simulated.cluster import SimulatedCluster
+from dlrover_nb.core.jobfile import parse_job
+from dlrover_nb.core.simulator import Faults, SimulatedJob, SimulatedWorld, TermsTruth, WorldSettings
+from dlrover_nb.core.structs.plan.capacity import NodeShape
+
+spec = parse_job(
+    "{name: slowed, sync: bsp, mode: auto, policy: fixed-plan, stragglers: half-batches, "
+    "straggler_rule: behind-the-fastest, plan: {worker: {count: 4, cpu: 1, memory_mib: 2048}}}"
+)
+truth = TermsTruth(grad_s=2e-5, update_s=1e-4, lookup_s=2e-6, constant_s=1e-3)
+faults = Faults(failures_per_day=0, slow_per_day=12.0, slow_factor=(0.3, 0.4), slow_s=1e6)
+world = SimulatedWorld(
+    [NodeShape(16.0, 65_536, 4)],
+    rng=np.random.default_rng(2),
+    settings=WorldSettings(report_s=15.0, faults=faults),
+)
+cluster = SimulatedCluster(world, SETTINGS, lambda _: None, speed=6000.0)
+handle = cluster.add(SimulatedJob(spec, truth, 1 << 40))
+end_s = time.monotonic() + 120
+while not (done := [m for m in handle.snapshot().mitigations if m.status == "applied"]):
+    assert time.monotonic() < end_s, handle.snapshot()
+    time.sleep(0.05)
+batches = dict(done[0].action.adjust.sizes)
+print(json.dumps({"why": done[0].why, "batches": batches, "rule": handle.snapshot().stragglers[0].rule}))
+cluster.shutdown(force=True)
+"""
+BRAIN = """
+import json
+
+from support.plans.offers_made import offer
+
+from dlrover_nb.core.brain.cluster_plan import BrainSettings, plan_cluster
+from dlrover_nb.core.brain.queue_order import QueueState, first_of
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+
+big, room = (12, 1, 1.0, 1.0), Capacity((NodeShape(16.0, 65536),))
+offers = [offer(name, (2, 1, 1.0, 1.0), big, n_left=n) for name, n in (("long", 10**9), ("short", 10**6))]
+by_weight = plan_cluster(offers, room, BrainSettings(weight="samples-left"))
+by_method = plan_cluster(offers, room, BrainSettings(method="equal-cores"))
+large, small = (
+    WaitingOffer(name, "ada", ResourcePlan(RolePlan(n, 1.0, 512), RolePlan(1, 1.0, 512)), 90.0 - n, 1000)
+    for name, n in (("large", 12), ("small", 2))
+)
+print(json.dumps({
+    "grown": [job for job, share in by_weight.shares.items() if share.plan.worker.count == 12],
+    "cores": [share.quota.cpu for share in by_method.shares.values()],
+    "first": first_of([large, small], BrainSettings(order="smallest-first").order, QueueState(room, 0.0, {})).job,
+}))
 """
 TRAIN = """
 import json
@@ -85,7 +144,8 @@ def installed(tmp_path_factory):
 
 def run(code, installed, folder):
     """Run code where the package is installed; return what its last line says."""
-    path = os.pathsep.join(filter(None, (str(installed), str(ROOT), os.environ.get("PYTHONPATH"))))
+    own = (str(installed), str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH"))
+    path = os.pathsep.join(filter(None, own))
     places = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "DATA", "CONFIG")}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -108,6 +168,19 @@ def test_policy_chart_exporter_and_cluster_of_the_example_package_work(installed
     assert found["export"]["spec"]["worker"]["count"] == 1
 
 
+def test_rule_and_solution_of_the_example_package_give_a_slow_worker_half_a_batch(installed, tmp_path):
+    found = run(STRAGGLE, installed, tmp_path)
+    assert "would do half as much" in found["why"]
+    assert sum(found["batches"].values()) == 4 * 512
+    assert min(found["batches"].values()) == 256
+    assert "at least λ times that of the fastest" in found["rule"]
+
+
+def test_order_weight_and_method_of_the_example_package_decide_in_a_brain(installed, tmp_path):
+    found = run(BRAIN, installed, tmp_path)
+    assert found == {"grown": ["long"], "cores": [8.0, 8.0], "first": "small"}
+
+
 def test_a_job_of_processes_reads_and_learns_as_the_example_package_says(installed):
     with tempfile.TemporaryDirectory(prefix="dl") as folder:  # short: unix sockets live below it
         found = run(TRAIN, installed, Path(folder))
@@ -121,5 +194,9 @@ def test_the_command_line_knows_the_exporter_of_a_package(installed, monkeypatch
     with pytest.raises(InvalidValueError, match="unknown kind of export 'plan-sumary'"):
         GRAMMAR.parse_line("export extended --kind plan-sumary")
     GRAMMAR.parse_line("submit extended --format json-lines --optimizer momentum")
+    GRAMMAR.parse_line("stragglers extended --solution half-batches")
+    SHELL.parse_line("server brain --order smallest-first --weight samples-left --method equal-cores")
+    with pytest.raises(InvalidValueError, match="unknown order 'smallest'"):
+        SHELL.parse_line("server brain --order smallest")
     with pytest.raises(InvalidValueError, match="unknown optimizer 'momentun'"):
         GRAMMAR.parse_line("submit extended --optimizer momentun")

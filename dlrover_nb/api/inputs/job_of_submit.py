@@ -26,6 +26,7 @@ from dlrover_nb.core.jobfile import (
 )
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job.job import DEFAULT_POLICY, JobSpec
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 
 MOST_BYTES = 16 << 20  # of a file that a user named: a larger one is not a job file, and may be a device
 
@@ -63,6 +64,7 @@ def job_of(job: JobText, settings: Settings = (), *, base: Path | None = None) -
             content = _with(content, key.split("."), value, key)
         spec = job_from(content, base=base)
     _check_policy(spec.policy)
+    _check_stragglers(spec)
     return spec if spec.owner else replace(spec, owner=user_name())
 
 
@@ -72,6 +74,14 @@ def _check_policy(name: str) -> None:
         from dlrover_nb.core.driver.policies import find_policy  # noqa: PLC0415 - it loads the planner
 
         find_policy(name)
+
+
+def _check_stragglers(spec: JobSpec) -> None:
+    """Raise for a rule or a solution of a package that is broken, as above."""
+    if spec.stragglers not in set(SolutionName) or spec.straggler_rule not in set(RuleName):
+        from dlrover_nb.core.straggler.methods import find_methods  # noqa: PLC0415 - NumPy
+
+        find_methods(spec)
 
 
 def settings_of(given: Mapping[str, object]) -> tuple[tuple[str, object], ...]:

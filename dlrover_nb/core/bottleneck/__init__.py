@@ -17,11 +17,9 @@ from dlrover_nb.core.bottleneck.node_moves import node_moves
 from dlrover_nb.core.bottleneck.remedies import Remedy, Step, fruitless, wanted
 from dlrover_nb.core.bottleneck.remedy_plans import fixed_roles, remedy_between, start_plan, with_remedy
 from dlrover_nb.core.bottleneck.search import NextPlan, has_returned, next_plan, steps, way_back
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import JobUse, NodeUse, PlanUse, is_stable
 
 __all__ = [
-    "PAPER",
     "Bottleneck",
     "Diagnosis",
     "JobUse",

@@ -14,13 +14,13 @@ the share of all cores, which a small job with a pinned PS can never raise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import BOTH, efficiency
+from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Diagnosis:
         Of all nodes.
     network, busiest
         What is known of the PS's links, and of the PS that uses most of its cores, as clauses.
+    tuning
+        Parameters of NEARCHUS by which it was made.
     """
 
     bottleneck: Bottleneck
@@ -65,6 +67,7 @@ class Diagnosis:
     allocated_cores: float
     network: str
     busiest: str
+    tuning: Nearchus = field(default_factory=Nearchus)
 
     @property
     def words(self) -> str:
@@ -96,7 +99,7 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
     judged, full = efficiency(use.of(free)), _fullest(use)
     busiest = max(use.of({Role.PS}), key=lambda node: node.efficiency())
     return Diagnosis(
-        _bottleneck(judged, full, busiest),
+        _bottleneck(judged, full, busiest, use.tuning),
         judged,
         efficiency(use.nodes),
         efficiency(use.of({Role.WORKER})),
@@ -104,15 +107,17 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
         round(sum(node.allocated_cores for node in use.nodes), 2),
         _network(use, full),
         f"{busiest.node} uses {percent(busiest.efficiency())} of its {busiest.allocated_cores:g} cores",
+        use.tuning,
     )
 
 
-def _bottleneck(judged: float, full: NodeUse | None, busiest: NodeUse) -> Bottleneck:
-    if judged >= PAPER.job:
+def _bottleneck(judged: float, full: NodeUse | None, busiest: NodeUse, tuning: Nearchus) -> Bottleneck:
+    if judged >= tuning.job_efficiency:
         return Bottleneck.NONE
     if full is not None:
         return Bottleneck.PS_NETWORK
-    return Bottleneck.PS_COMPUTE if busiest.efficiency() >= PAPER.job else Bottleneck.MAXIMUM_UTILIZATION
+    is_full = busiest.efficiency() >= tuning.job_efficiency
+    return Bottleneck.PS_COMPUTE if is_full else Bottleneck.MAXIMUM_UTILIZATION
 
 
 def _fullest(use: JobUse) -> NodeUse | None:
@@ -122,7 +127,7 @@ def _fullest(use: JobUse) -> NodeUse | None:
         return None
     often = [(ps.n_full(link), ps) for ps in use.of({Role.PS})]
     n_full, ps = max(often, key=lambda pair: pair[0])
-    return ps if n_full > PAPER.link_samples * len(ps.bytes_per_s[-PAPER.n_link :]) else None
+    return ps if n_full > use.tuning.link_samples * len(ps.judged_bytes_per_s) else None
 
 
 def _network(use: JobUse, full: NodeUse | None) -> str:
@@ -134,8 +139,9 @@ def _network(use: JobUse, full: NodeUse | None) -> str:
             "capacity of a node's link"
         )
     source = f" ({use.link_source})" if use.link_source else ""
-    capacity = f"{percent(PAPER.link)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s{source}"
+    capacity = f"{percent(use.tuning.link_share)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s{source}"
     if full is None:
-        return f"no PS's network exceeds {capacity} in more than {percent(PAPER.link_samples)} of its samples"
-    n_sample = len(full.bytes_per_s[-PAPER.n_link :])
+        most = percent(use.tuning.link_samples)
+        return f"no PS's network exceeds {capacity} in more than {most} of its samples"
+    n_sample = len(full.judged_bytes_per_s)
     return f"{full.n_full(link)} of the last {n_sample} network samples of {full.node} exceed {capacity}"

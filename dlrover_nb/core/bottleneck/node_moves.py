@@ -18,7 +18,6 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.structs.decisions.actions import Proposed, SetSize
 from dlrover_nb.core.structs.plan.capacity import in_steps
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Role
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
+    from dlrover_nb.core.structs.job.tuning import Nearchus
     from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
 MATERIAL = 0.2  # of a node's cores: means of a few reports scatter, and each change disturbs the next means
@@ -44,19 +44,19 @@ def node_moves(use: JobUse, bounds: PlanBounds, pins: Pins) -> tuple[Proposed, .
         own = use.of({role})
         if pinned[role] is None and not any(node.node in use.pinned for node in own):
             smallest = min(least[role], default=CPU_STEP)
-            moves += _within(own, use.plan.role(role).total_cpu, smallest)
+            moves += _within(own, use.plan.role(role).total_cpu, smallest, use.tuning)
     return tuple(moves)
 
 
-def _within(own: Sequence[NodeUse], total: float, least: float) -> list[Proposed]:
+def _within(own: Sequence[NodeUse], total: float, least: float, tuning: Nearchus) -> list[Proposed]:
     """Return the changes of one role, those that give cores first."""
     now, used = [node.allocated_cores for node in own], [node.efficiency() for node in own]
-    short = [each >= PAPER.job for each in used]
+    short = [each >= tuning.job_efficiency for each in used]
     if not any(short) or min(used) <= 0:
         return []
     reduced = [
-        min(max(_rounded_up(node.cores() / PAPER.assignment), least), cores)
-        if share < PAPER.assignment
+        min(max(_rounded_up(node.cores() / tuning.node_efficiency), least), cores)
+        if share < tuning.node_efficiency
         else cores
         for node, cores, share in zip(own, now, used, strict=True)
     ]

@@ -21,10 +21,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.diagnosis import Bottleneck, Diagnosis
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from dlrover_nb.core.structs.job.tuning import Nearchus
 
 
 class Remedy(StrEnum):
@@ -38,6 +39,11 @@ class Remedy(StrEnum):
     ADD_PS = "a PS more"
 
 
+# Growth of the used cores from which on a change counts as an improvement. The paper counts any. A worker
+# more of 60 brings a tenth of a percent, so a larger number ends the search of large jobs early. By noise
+# alone a change seems an improvement as rarely as a sequence has a new record.
+MIN_GAIN = 1e-4
+
 ADDING = frozenset({Remedy.MORE_WORKERS, Remedy.ADD_WORKER, Remedy.ADD_PS})  # nodes
 
 
@@ -49,23 +55,23 @@ class Step:
     used_cores: float
     allocated_cores: float = 0.0
 
-    def improves(self, best: Step, before: Step) -> bool:
+    def improves(self, best: Step, before: Step, tuning: Nearchus) -> bool:
         """Whether the job uses more cores than at its best, and those of added nodes well enough.
 
         Where nodes are added, the cores that the job has beyond its best must not be idle, by the same
         threshold as everywhere; or else those beyond the plan before, where the job uses clearly more than
         that did: a PS that frees workers which were in vain without it bears fruit.
         """
-        if self.used_cores - best.used_cores <= PAPER.min_gain * best.used_cores:
+        if self.used_cores - best.used_cores <= MIN_GAIN * best.used_cores:
             return False
-        if self.remedy not in ADDING or self._uses_what_it_has_beyond(best):
+        if self.remedy not in ADDING or self._uses_what_it_has_beyond(best, tuning):
             return True
-        is_clear = self.used_cores > (1 + PAPER.stable_cv) * before.used_cores
-        return is_clear and self._uses_what_it_has_beyond(before)
+        is_clear = self.used_cores > (1 + tuning.stable_cv) * before.used_cores
+        return is_clear and self._uses_what_it_has_beyond(before, tuning)
 
-    def _uses_what_it_has_beyond(self, other: Step) -> bool:
+    def _uses_what_it_has_beyond(self, other: Step, tuning: Nearchus) -> bool:
         added = self.allocated_cores - other.allocated_cores
-        return self.used_cores - other.used_cores >= PAPER.assignment * added
+        return self.used_cores - other.used_cores >= tuning.node_efficiency * added
 
 
 def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
@@ -83,10 +89,10 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
             add: tuple[Remedy, ...] = (Remedy.ADD_PS,)
         case Bottleneck.PS_COMPUTE:
             add = (Remedy.PS_CORES, Remedy.ADD_PS)
-        case Bottleneck.MAXIMUM_UTILIZATION if diagnosis.worker >= PAPER.job:
+        case Bottleneck.MAXIMUM_UTILIZATION if diagnosis.worker >= diagnosis.tuning.job_efficiency:
             return (*grow, Remedy.MOVE_CORES)
         case Bottleneck.MAXIMUM_UTILIZATION:
-            is_busy = diagnosis.ps >= PAPER.assignment
+            is_busy = diagnosis.ps >= diagnosis.tuning.node_efficiency
             add = (Remedy.ADD_WORKER, Remedy.ADD_PS) if is_busy else (Remedy.ADD_WORKER,)
     return (Remedy.MOVE_CORES, *add) if is_lopsided(diagnosis) else add
 
@@ -94,15 +100,15 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
 def is_lopsided(diagnosis: Diagnosis) -> bool:
     """Whether one role has idle cores and the other has none."""
     least, most = sorted((diagnosis.worker, diagnosis.ps))
-    return least < PAPER.assignment <= most
+    return least < diagnosis.tuning.node_efficiency <= most
 
 
-def fruitless(steps: Iterable[Step]) -> frozenset[Remedy]:
+def fruitless(steps: Iterable[Step], tuning: Nearchus) -> frozenset[Remedy]:
     """Return what was tried in vain since the last improvement."""
     best = before = Step(None, 0.0)
     tried = set[Remedy]()
     for step in steps:
-        if step.remedy is None or step.improves(best, before):
+        if step.remedy is None or step.improves(best, before, tuning):
             best, tried = step, set()
         else:
             tried.add(step.remedy)

@@ -17,7 +17,6 @@ from math import inf, log
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck.remedies import Remedy
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import efficiency
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, ResourcePlan, Role, RolePlan
 
@@ -25,31 +24,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dlrover_nb.core.bottleneck.use import JobUse
+    from dlrover_nb.core.structs.job.tuning import Nearchus
     from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 
     Holds = Callable[[ResourcePlan], bool]
 
-START_SHARE = 0.15  # of the budget: 15 of 100 cores in the paper's evaluation
 START_PS, START_WORKERS = 1, 2
 
 
-def idle_cores(cores: float, share: float, others: float) -> float:
+def idle_cores(cores: float, share: float, others: float, tuning: Nearchus) -> float:
     """Return how many of its cores a role can give to the other one, which has `others`.
 
     Then it uses the threshold's share of the rest. The other role gets faster in proportion to its cores, and
     this one has as much more to do: else a PS that gave its idle cores away would be the next bottleneck. The
     paper does not say how much moves.
     """
-    t, used = PAPER.assignment, share * cores
+    t, used = tuning.node_efficiency, share * cores
     return max((t * cores - used) / (t + used / others), 0.0)
 
 
-def start_plan(plan: ResourcePlan, bounds: PlanBounds, budget_cores: float) -> ResourcePlan:
+def start_plan(
+    plan: ResourcePlan, bounds: PlanBounds, budget_cores: float, start_share: float
+) -> ResourcePlan:
     """Return the first plan: 1 PS and 2 workers that share a part of the budget, with the memory of `plan`.
 
     Where even the smallest nodes exceed the budget there is one worker.
     """
-    each = START_SHARE * budget_cores / (START_PS + START_WORKERS)
+    each = start_share * budget_cores / (START_PS + START_WORKERS)
     worker = replace(plan.worker, cpu=_at_most(bounds.worker_cpus, each))
     ps = replace(plan.ps, count=START_PS, cpu=_at_most(bounds.ps_cpus, each))
     most = min(START_WORKERS, bounds.counts[0])
@@ -112,7 +113,7 @@ def with_remedy(
         case Remedy.ADD_WORKER:
             plans = _spread(use.plan, bounds)
         case Remedy.PS_CORES:
-            plans = _larger_ps(use.plan, bounds)
+            plans = _larger_ps(use, bounds)
         case Remedy.ADD_PS:
             plans = _one_more_ps(use.plan, bounds)
     most_workers, most_ps = bounds.counts
@@ -127,7 +128,7 @@ def _scaled_up(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     Not of a size from which workers were spread before: they could not use it.
     """
     plan, too_large = use.plan, _too_large(use)
-    for cpu in _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, 1 + PAPER.scale_up):
+    for cpu in _larger(_sizes(bounds, Role.WORKER), plan.worker.cpu, 1 + use.tuning.scale_up):
         if cpu < too_large:
             yield from _beside(use, bounds, replace(plan.worker, cpu=cpu))
 
@@ -135,7 +136,7 @@ def _scaled_up(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
 def _more_workers(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     """Yield plans with up to half as many workers again, of the same size."""
     worker = use.plan.worker
-    most = max(int(worker.count * (1 + PAPER.scale_up)), worker.count + 1)
+    most = max(int(worker.count * (1 + use.tuning.scale_up)), worker.count + 1)
     for count in range(most, worker.count, -1):
         yield from _beside(use, bounds, replace(worker, count=count))
 
@@ -148,9 +149,12 @@ def _beside(use: JobUse, bounds: PlanBounds, worker: RolePlan) -> Iterator[Resou
     """
     plan = use.plan
     needed = efficiency(use.of({Role.PS})) * plan.ps.cpu * worker.total_cpu / plan.worker.total_cpu
-    if needed > PAPER.assignment * plan.ps.cpu:
+    share = use.tuning.node_efficiency
+    if needed > share * plan.ps.cpu:
         larger = [s for s in _sizes(bounds, Role.PS) if s > plan.ps.cpu]
-        enough = next((size for size in larger if needed <= PAPER.assignment * size), max(larger, default=0))
+        enough = next(
+            (size for size in larger if needed <= use.tuning.node_efficiency * size), max(larger, default=0)
+        )
         if enough:
             yield ResourcePlan(worker, replace(plan.ps, cpu=enough))
     yield ResourcePlan(worker, plan.ps)
@@ -189,7 +193,7 @@ def _moved(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
 def _enough(use: JobUse, role: Role, bounds: PlanBounds) -> float:
     """Return the smallest size of a role's nodes once the other role has their idle cores; infinity: none."""
     own, other = use.plan.role(role), use.plan.role(_other(role))
-    keeps = own.total_cpu - idle_cores(own.total_cpu, efficiency(use.of({role})), other.total_cpu)
+    keeps = own.total_cpu - idle_cores(own.total_cpu, efficiency(use.of({role})), other.total_cpu, use.tuning)
     return next((s for s in _sizes(bounds, role) if s >= keeps / own.count - CPU_STEP / 2), inf)
 
 
@@ -205,9 +209,10 @@ def _spread(plan: ResourcePlan, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     yield replace(plan, worker=replace(own, count=own.count + 1))
 
 
-def _larger_ps(plan: ResourcePlan, bounds: PlanBounds) -> Iterator[ResourcePlan]:
+def _larger_ps(use: JobUse, bounds: PlanBounds) -> Iterator[ResourcePlan]:
     """Yield plans with about half as many cores again for each PS, largest first."""
-    for cpu in _larger(_sizes(bounds, Role.PS), plan.ps.cpu, 1 + PAPER.scale_up):
+    plan = use.plan
+    for cpu in _larger(_sizes(bounds, Role.PS), plan.ps.cpu, 1 + use.tuning.scale_up):
         yield replace(plan, ps=replace(plan.ps, cpu=cpu))
 
 

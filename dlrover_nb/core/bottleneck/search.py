@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.bottleneck.diagnosis import diagnose
 from dlrover_nb.core.bottleneck.remedies import Step, fruitless, wanted
 from dlrover_nb.core.bottleneck.remedy_plans import fixed_roles, remedy_between, with_remedy
-from dlrover_nb.core.bottleneck.thresholds import PAPER
 from dlrover_nb.core.bottleneck.use import PlanUse
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def next_plan(
     diagnosis = diagnose(use, fixed=fixed_roles(use, bounds, pins))
     if diagnosis is None or has_returned(use):
         return None
-    in_vain, ran = fruitless(steps(use)), {each.plan.axes for each in trail(use)}
+    in_vain, ran = fruitless(steps(use), use.tuning), {each.plan.axes for each in trail(use)}
 
     def is_new(plan: ResourcePlan) -> bool:
         return plan.axes not in ran and holds(plan)
@@ -98,7 +97,7 @@ def way_back(
         return None
     best = max(before, key=lambda plan: speeds[plan.axes])
     gain, plan = speeds[best.axes] / now - 1, _with_memory(best, use.plan)
-    return (plan, gain) if gain > PAPER.stable_cv and holds(plan) else None
+    return (plan, gain) if gain > use.tuning.stable_cv and holds(plan) else None
 
 
 def _with_memory(plan: ResourcePlan, now: ResourcePlan) -> ResourcePlan:

@@ -6,11 +6,11 @@ allocated: where limits are advisory a node may use more, and its job is then ce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck.thresholds import PAPER
+from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class NodeUse:
         Of the busier direction of its link, of each sample; zero where it is not measured.
     memory_mib
         What it may use; 0: not told.
+    tuning
+        Parameters of NEARCHUS.
     """
 
     node: str
@@ -44,10 +46,11 @@ class NodeUse:
     used_cores: tuple[float, ...]
     bytes_per_s: tuple[float, ...] = ()
     memory_mib: int = 0
+    tuning: Nearchus = field(default_factory=Nearchus)
 
     def cores(self) -> float:
         """Return the mean of the last samples (u_i)."""
-        return fmean(self.used_cores[-PAPER.n_stable :]) if self.used_cores else 0.0
+        return fmean(self.used_cores[-self.tuning.n_stable :]) if self.used_cores else 0.0
 
     def efficiency(self) -> float:
         """Return the share of its cores that it uses (e_i)."""
@@ -55,7 +58,13 @@ class NodeUse:
 
     def n_full(self, link_bytes_per_s: float) -> int:
         """Return how many of its last samples exceed the threshold of its link."""
-        return sum(rate > PAPER.link * link_bytes_per_s for rate in self.bytes_per_s[-PAPER.n_link :])
+        full = self.tuning.link_share * link_bytes_per_s
+        return sum(rate > full for rate in self.judged_bytes_per_s)
+
+    @property
+    def judged_bytes_per_s(self) -> tuple[float, ...]:
+        """The last N_net samples of its link."""
+        return self.bytes_per_s[-self.tuning.n_network :]
 
 
 def bytes_per_s(sample: NodeSample) -> float:
@@ -90,6 +99,8 @@ class JobUse:
         How the capacity is known, or why it is not, as a clause.
     pinned
         Nodes whose size stays as it is: a user decided so, or their cluster could not change it.
+    tuning
+        Parameters of NEARCHUS.
     """
 
     plan: ResourcePlan
@@ -98,6 +109,7 @@ class JobUse:
     link_bytes_per_s: float | None = None
     link_source: str = ""
     pinned: frozenset[str] = frozenset()
+    tuning: Nearchus = field(default_factory=Nearchus)
 
     def of(self, roles: Collection[Role]) -> tuple[NodeUse, ...]:
         """Return the nodes of these roles."""
@@ -110,7 +122,8 @@ class JobUse:
     def is_complete(self) -> bool:
         """Whether all nodes of the plan have reported often enough, and what they use is measured."""
         n_node = self.plan.worker.count + self.plan.ps.count
-        enough = len(self.nodes) == n_node and all(len(n.used_cores) >= PAPER.n_stable for n in self.nodes)
+        least = self.tuning.n_stable
+        enough = len(self.nodes) == n_node and all(len(n.used_cores) >= least for n in self.nodes)
         return enough and self.cores() > 0
 
 
@@ -123,17 +136,18 @@ def efficiency(nodes: Sequence[NodeUse]) -> float:
 def is_stable(use: JobUse) -> bool:
     """Whether the job's used cores hardly vary over the last samples.
 
-    Its speed is tested where its windows are made (`controller.windows`). After `n_link` samples the last
+    Its speed is tested where its windows are made (`controller.windows`). After `n_network` samples the last
     ones count with any scatter: a machine that others use too is never calm.
     """
     if not use.is_complete():
         return False
-    if all(len(node.used_cores) >= PAPER.n_link for node in use.nodes):
+    if all(len(node.used_cores) >= use.tuning.n_network for node in use.nodes):
         return True
-    return varies_less(map(sum, zip(*(n.used_cores[-PAPER.n_stable :] for n in use.nodes), strict=True)))
+    last = [node.used_cores[-use.tuning.n_stable :] for node in use.nodes]
+    return varies_less(map(sum, zip(*last, strict=True)), use.tuning)
 
 
-def varies_less(values: Iterable[float]) -> bool:
+def varies_less(values: Iterable[float], tuning: Nearchus) -> bool:
     """Whether the coefficient of variation of some samples is below the threshold."""
     samples = tuple(values)
-    return len(samples) >= PAPER.n_stable and pstdev(samples) < PAPER.stable_cv * fmean(samples)
+    return len(samples) >= tuning.n_stable and pstdev(samples) < tuning.stable_cv * fmean(samples)

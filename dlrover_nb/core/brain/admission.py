@@ -19,6 +19,7 @@ from dlrover_nb.core.brain.queue_order import QueueState, first_of, share_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.availability.waiting import free_of, largest_fitting
 from dlrover_nb.core.structs.cluster.waits import Holder
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 from dlrover_nb.core.structs.plan.capacity import without
 from dlrover_nb.core.structs.plan.deadline import span_words
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace, WaitingOffer
@@ -65,6 +66,7 @@ class _Room:
     whole: Capacity
     free: Capacity
     holders: list[Holder]
+    loads: ClusterLoads
 
     def take(self, job: WaitingOffer, plan: ResourcePlan) -> None:
         self.free = free_of(self.free, job.needs(plan))
@@ -79,10 +81,11 @@ class _Room:
         used_cpu = self.whole.total_cpu - self.free.total_cpu
         used_mib = self.whole.total_memory_mib - self.free.total_memory_mib
         used = share_of(used_cpu, used_mib, self.whole)
-        return QueueState(self.whole, used, {o: share_of(*sums, self.whole) for o, sums in shares.items()})
+        shares_of = {owner: share_of(*sums, self.whole) for owner, sums in shares.items()}
+        return QueueState(self.whole, used, shares_of, self.loads)
 
 
-def admit(
+def admit(  # noqa: PLR0913 - what is there, and the settings by keyword
     waiting: Sequence[WaitingOffer],
     whole: Capacity,
     free: Capacity,
@@ -90,6 +93,7 @@ def admit(
     *,
     order: str,
     least_share: float,
+    loads: ClusterLoads | None = None,
 ) -> AdmissionPlan:
     """Decide who starts.
 
@@ -105,8 +109,10 @@ def admit(
         One of `queue_order.ORDERS`.
     least_share
         Of the cores that a job asks for, with which it may start.
+    loads
+        From which utilisation on the cluster is loaded; None: as in the paper.
     """
-    room = _Room(whole, free, list(holders))
+    room = _Room(whole, free, list(holders), loads or ClusterLoads())
     left, behind = list(waiting), list[WaitingOffer]()
     admitted: dict[str, ResourcePlan] = {}
     why: dict[str, str] = {}

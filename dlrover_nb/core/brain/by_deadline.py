@@ -35,7 +35,8 @@ from dlrover_nb.core.deadline.adjuster import (
     targets,
     timeout_degree,
 )
-from dlrover_nb.core.deadline.utilisation import host_load, utilisation
+from dlrover_nb.core.deadline.utilisation import CPU_WEIGHT, host_load, utilisation
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 from dlrover_nb.core.structs.plan.capacity import plan_needs
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ KEPT_SLACK = -0.1  # what it keeps of it
 
 
 def adjusted(
-    offers: Sequence[JobOffer], room: Capacity, *, shrink: bool, late_only: bool = False
+    offers: Sequence[JobOffer],
+    room: Capacity,
+    *,
+    shrink: bool,
+    late_only: bool = False,
+    loads: ClusterLoads | None = None,
 ) -> ClusterPlan:
     """Choose what each of some jobs may plan with.
 
@@ -71,11 +77,13 @@ def adjusted(
         Whether a job may be made slower for others.
     late_only
         Whether only late jobs may grow: the rest of what is free is for others.
+    loads
+        From which utilisation on the cluster is loaded; None: as in the paper.
     """
-    return _Round(offers, room, shrink=shrink, late_only=late_only).plan()
+    return _Round(offers, room, loads or ClusterLoads(), shrink=shrink, late_only=late_only).plan()
 
 
-def load_of(room: Capacity, plans: Sequence[ResourcePlan]) -> float:
+def load_of(room: Capacity, plans: Sequence[ResourcePlan], cpu_weight: float = CPU_WEIGHT) -> float:
     """Return U of machines with the nodes of some plans on them (Eq. 1 of Qore-DL).
 
     Where nodes stand is not known here. They count as Qore-DL places them, each on the lightest machine,
@@ -90,7 +98,8 @@ def load_of(room: Capacity, plans: Sequence[ResourcePlan]) -> float:
     for need in sorted((need for plan in plans for need in plan_needs(plan)), reverse=True):
         lightest = int(np.argmin(loads))
         used[lightest] += need[:2]
-        loads[lightest] = host_load(*np.minimum(used[lightest] / whole[lightest], 1.0))
+        cpu, memory = np.minimum(used[lightest] / whole[lightest], 1.0).tolist()
+        loads[lightest] = host_load(cpu, memory, cpu_weight)
     return utilisation(loads.tolist())
 
 
@@ -107,7 +116,16 @@ class _Plans:
 class _Round:
     """One choice for all jobs; keeps what is granted so far."""
 
-    def __init__(self, offers: Sequence[JobOffer], room: Capacity, *, shrink: bool, late_only: bool) -> None:
+    def __init__(
+        self,
+        offers: Sequence[JobOffer],
+        room: Capacity,
+        loads: ClusterLoads,
+        *,
+        shrink: bool,
+        late_only: bool,
+    ) -> None:
+        self._loads = loads
         self._offers = {offer.job: offer for offer in offers}
         self._index = {offer.job: i for i, offer in enumerate(offers)}
         self._columns: OfferColumns = columns_of(offers, {})
@@ -120,9 +138,10 @@ class _Round:
         self._lacks_cpu = 0.0  # cores that late jobs would take, were they free
 
     def plan(self) -> ClusterPlan:
-        load = load_of(self._room, [offer.plan for offer in self._offers.values()])
+        plans = [offer.plan for offer in self._offers.values()]
+        load = load_of(self._room, plans, self._loads.cpu_weight)
         n = max(LEAST_TARGETS, math.ceil(TARGET_SHARE * len(self._offers)))
-        ranked = targets([self._running(job) for job in self._offers], load, n=n)
+        ranked = targets([self._running(job) for job in self._offers], load, n=n, loads=self._loads)
         for target in ranked:
             if target.grows:
                 self._grow(target)

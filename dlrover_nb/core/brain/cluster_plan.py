@@ -23,15 +23,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.brain.by_deadline import adjusted
 from dlrover_nb.core.brain.machines import all_fit
 from dlrover_nb.core.brain.offer_columns import RESOURCES, columns_of
-from dlrover_nb.core.brain.queue_order import ORDERS
+from dlrover_nb.core.brain.queue_order import order_of
 from dlrover_nb.core.brain.shares import ClusterPlan, Share, quota_of, unchanged
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
-from dlrover_nb.core.greedy import WEIGHTS, literal, refusal, select
+from dlrover_nb.core.greedy import REMAINING_TIME, literal, refusal, remaining_time, select, weight_of
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import ClusterTuning
 from dlrover_nb.core.structs.plan.bounds import Quota
+from dlrover_nb.core.structs.plan.capacity import fits, plan_needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +64,10 @@ class BrainSettings:
     Parameters
     ----------
     method
-        ``weighted``, ``greedy`` as the paper has it, or ``qore``: by deadlines, whatever the weight.
+        ``weighted``, ``greedy`` as the paper has it, or ``qore``: by deadlines, whatever the weight; or of a
+        package.
     weight
-        Of jobs' gains, by its name in `greedy.WEIGHTS`.
+        Of jobs' gains, by its name in `greedy.WEIGHTS`, or of a package.
     shrink
         Whether a job may be made slower to make room for others.
     min_gain
@@ -71,25 +75,32 @@ class BrainSettings:
     ceilings
         Money per hour that the jobs of each owner may cost together.
     order
-        Of the queue, by its name in `queue_order.ORDERS`.
+        Of the queue, by its name in `queue_order.ORDERS`, or of a package.
     start_share
         Share of the cores that a waiting job asks for, with which it may start: above 0, at most 1.
+    tuning
+        Parameters that the papers leave to operators.
     """
 
     method: str = "weighted"
-    weight: str = "remaining time"
+    weight: str = REMAINING_TIME
     shrink: bool = False
     min_gain: float = 0.05
     ceilings: Mapping[str, float] = field(default_factory=dict)
     order: str = "first come"
     start_share: float = 0.5
+    tuning: ClusterTuning = field(default_factory=ClusterTuning)
+
+    @property
+    def weigh(self) -> Weight:
+        """The weight of jobs' gains."""
+        if self.weight != REMAINING_TIME:
+            return weight_of(self.weight)
+        return remaining_time(self.tuning.dlrover_rm.rho, self.tuning.dlrover_rm.epsilon_s)
 
     def __post_init__(self) -> None:
-        for name, table in (("method", METHODS), ("weight", WEIGHTS), ("order", ORDERS)):
-            if getattr(self, name) not in table:
-                raise InvalidValueError(
-                    f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
-                )
+        for find, name in ((method_of, self.method), (weight_of, self.weight), (order_of, self.order)):
+            find(name)
         _check.at_least("min_gain", self.min_gain, 0)
         if not 0 < self.start_share <= 1:
             raise InvalidValueError(f"start_share must be above 0 and at most 1, got {self.start_share}")
@@ -119,7 +130,12 @@ def plan_cluster(
     before
         The plan that each job was meant to have by the last round.
     """
-    return METHODS[settings.method](offers, room, settings, before) if offers else ClusterPlan({})
+    if not offers:
+        return ClusterPlan({})
+    plan = method_of(settings.method)(offers, room, settings, before)
+    if settings.method not in METHODS:
+        _check_plan(plan, offers, room, settings.method)
+    return plan
 
 
 def before_queue(offers: Sequence[JobOffer], room: Capacity, settings: BrainSettings) -> ClusterPlan | None:
@@ -129,7 +145,7 @@ def before_queue(offers: Sequence[JobOffer], room: Capacity, settings: BrainSett
     """
     if settings.method != "qore" or not offers:
         return None
-    plan = adjusted(offers, room, shrink=settings.shrink, late_only=True)
+    plan = adjusted(offers, room, shrink=settings.shrink, late_only=True, loads=settings.tuning.qore)
     grows = any(plan.shares[o.job].plan.total_cpu > o.plan.total_cpu for o in offers)
     return plan if grows else None
 
@@ -141,7 +157,7 @@ def _by_deadline(
     before: Mapping[str, ResourcePlan],
 ) -> ClusterPlan:
     del before  # a target is chosen anew each round: it leaves the targets by what it did
-    return adjusted(offers, room, shrink=settings.shrink)
+    return adjusted(offers, room, shrink=settings.shrink, loads=settings.tuning.qore)
 
 
 def _by_selection(
@@ -179,6 +195,31 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 
+def method_of(name: str) -> Method:
+    """Return a method by its name, ours or one that an installed package adds.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken.
+    """
+    return extensions.find_function(extensions.BRAIN_METHODS, name, METHODS)
+
+
+def _check_plan(plan: ClusterPlan, offers: Sequence[JobOffer], room: Capacity, method: str) -> None:
+    """Refuse what a package's method must not return: other jobs, or plans that do not fit together."""
+    jobs = {offer.job for offer in offers}
+    if plan.shares.keys() != jobs:
+        other = min(plan.shares.keys() ^ jobs)
+        raise InvalidValueError(f"method {method} must return a share of each job and no other, see {other}")
+    is_changed = any(plan.shares[offer.job].plan != offer.plan for offer in offers)
+    needs = [need for share in plan.shares.values() for need in plan_needs(share.plan)]
+    if is_changed and not fits(room, needs):
+        raise InvalidValueError(
+            f"method {method} must return plans whose nodes all find a place; they do not"
+        )
+
+
 def _selected(
     choose: Callable[..., Selection], columns: OfferColumns, room: Capacity, settings: BrainSettings
 ) -> Selection:
@@ -193,7 +234,7 @@ def _selected(
     machines = _whole(columns, room)
     whole = np.array([*machines, *_money(columns, settings, len(machines))])
     present = np.zeros(len(whole)) if settings.shrink else bids.present.sum(axis=0)
-    weight = _urgent_first(columns, WEIGHTS[settings.weight])
+    weight = _urgent_first(columns, settings.weigh)
     for cut in CUTS if settings.shrink else (*CUTS, 0.0):  # 0: only what frees room
         most = np.maximum(cut * whole, np.minimum(present, whole))
         selection = choose(bids, most, weight=weight, shrink=settings.shrink)

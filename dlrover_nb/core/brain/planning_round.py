@@ -169,6 +169,7 @@ class Rounds:
             holders,
             order=self._settings.order,
             least_share=self._settings.start_share,
+            loads=self._settings.tuning.qore,
         )
 
     def _held(self, job: JobSummary) -> list[Need]:

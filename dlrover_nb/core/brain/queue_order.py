@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from dlrover_nb.core import extensions
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 
-LIGHT, HEAVY = 0.35, 0.70  # used shares of a cluster under light and under heavy load (Qore-DL's theta 1, 3)
 SIZE_WEIGHT = 0.5  # of a job that takes the whole cluster, where 1 is the urgency of one with no time to lose
 LEAST_S = 1.0  # a deadline that has passed is as urgent as one within this time
 
@@ -33,11 +36,14 @@ class QueueState:
         Share of the cores, or of the memory if that is more, that jobs hold: 0 to 1.
     owner_share
         The dominant share of the cluster that each owner holds.
+    loads
+        Used shares of a cluster under light and under heavy load (Qore-DL's theta 1, 3).
     """
 
     whole: Capacity
     used: float
     owner_share: Mapping[str, float]
+    loads: ClusterLoads = field(default_factory=ClusterLoads)
 
     def dominant_share(self, job: WaitingOffer) -> float:
         """Return the share of the cluster that a job asks for."""
@@ -84,7 +90,8 @@ def _qore(job: WaitingOffer, state: QueueState) -> float:
         lasts_s = math.inf if job.lasts_s is None else job.lasts_s
         urgency = min(lasts_s / max(job.deadline_left_s, LEAST_S), 1.0)
     size = min(state.dominant_share(job), 1.0)
-    heaviness = min(max((state.used - LIGHT) / (HEAVY - LIGHT), 0.0), 1.0)
+    light, heavy = state.loads.light, state.loads.heavy
+    heaviness = min(max((state.used - light) / (heavy - light), 0.0), 1.0)
     return -(urgency + SIZE_WEIGHT * (1 - 2 * heaviness) * size)
 
 
@@ -99,7 +106,19 @@ ORDERS: Mapping[str, Rank] = MappingProxyType(
 )
 
 
+@cache
+def order_of(name: str) -> Rank:
+    """Return an order by its name, ours or one that an installed package adds.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken.
+    """
+    return extensions.find_function(extensions.QUEUE_ORDERS, name, ORDERS)
+
+
 def first_of(waiting: Sequence[WaitingOffer], order: str, state: QueueState) -> WaitingOffer:
     """Return which of some waiting jobs is next, by an order's name."""
-    rank = ORDERS[order]
+    rank = order_of(order)
     return min(waiting, key=lambda job: (rank(job, state), job.since_s, job.job))

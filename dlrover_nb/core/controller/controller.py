@@ -46,6 +46,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.analysis import fitted
 from dlrover_nb.core.planner.availability.feasibility import has_room
 from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.straggler.methods import shipped
 from dlrover_nb.core.structs.job.job import DEFAULT_POLICY
 from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
@@ -75,6 +76,7 @@ from dlrover_nb.core.structs.views.snapshot import PlanMarker
 if TYPE_CHECKING:
     from dlrover_nb.core.controller.analyst import Fit
     from dlrover_nb.core.planner.policies.policy import Policy
+    from dlrover_nb.core.straggler.methods import StragglerMethods
     from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
@@ -85,6 +87,7 @@ class Dependencies(NamedTuple):
     settings: ControllerSettings
     policy: Policy
     fit: Fit
+    stragglers: StragglerMethods
 
 
 class Controller:
@@ -101,6 +104,9 @@ class Controller:
         policies are found in files, which the controller does not read.
     fit
         Fits the throughput model to a situation.
+    stragglers
+        How slow nodes are found and answered, an argument as the policy is; None: the shipped methods that
+        the job names.
 
     Attributes
     ----------
@@ -119,9 +125,11 @@ class Controller:
         *,
         policy: Policy = POLICIES[DEFAULT_POLICY],
         fit: Fit = fitted,
+        stragglers: StragglerMethods | None = None,
     ) -> None:
         self._settings = s = settings or ControllerSettings()
-        self.dependencies = Dependencies(s, policy, fit)
+        methods = stragglers or shipped(job.spec)
+        self.dependencies = Dependencies(s, policy, fit, methods)
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
         self._rollup = Rollup(s.row_s, job.at_s)
@@ -162,7 +170,7 @@ class Controller:
             analyst=self._analyst,
             protection=self._protection,
         )
-        self._nodes = SlowNodes(s, job.spec)
+        self._nodes = SlowNodes(s, job.spec, methods.rule)
         self._actions = MitigationBook(job.spec.name, self._story)
         self._cores = NodeCores(self._state, self._auto, self._measured, self._nodes)
         self._mitigations = Mitigations(
@@ -172,6 +180,7 @@ class Controller:
             nodes=self._nodes,
             cores=self._cores,
             book=self._actions,
+            solution=methods.solution,
         )
         self._decisions = DecisionHandler(
             state=self._state,

@@ -91,6 +91,8 @@ def _links(controller: Controller) -> Mapping[str, object]:
         "settings.auto": settings.auto,
         "policy": dependencies.policy,
         "fit": dependencies.fit,
+        "straggler rule": dependencies.stragglers.rule,
+        "straggler solution": dependencies.stragglers.solution,
     }
     return {**{f"part {name}": part for name, part in parts(controller).items()}, **constant}
 

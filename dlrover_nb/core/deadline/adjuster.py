@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,25 +49,6 @@ class Size:
         _check.at_least("number of workers", self.count, 1)
         _check.above_zero("cores of a worker", self.cpu)
         _check.at_least("memory_mib of a worker", self.memory_mib, 64)
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Utilisation that separates light, middle and heavy load: theta 1 to 3, as the paper sets them."""
-
-    light: float = 0.35
-    middle: float = 0.55
-    heavy: float = 0.70
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.light < self.middle < self.heavy <= 1:
-            raise InvalidValueError(
-                "thresholds must rise within 0 and 1, got "
-                f"{self.light:g}, {self.middle:g}, {self.heavy:g}; the paper's are 0.35, 0.55, 0.7"
-            )
-
-
-PAPER = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +180,7 @@ def eagerness(faster: float, resources: float) -> float:
 
 
 def targets(
-    jobs: Sequence[RunningJob], utilisation: float, *, n: int = 1, thresholds: Thresholds = PAPER
+    jobs: Sequence[RunningJob], utilisation: float, *, n: int = 1, loads: ClusterLoads | None = None
 ) -> tuple[Target, ...]:
     """Return at most n jobs to grow and at most n to shrink, by the four cases of the paper.
 
@@ -207,17 +188,20 @@ def targets(
     ----------
     utilisation
         U of the cluster (`deadline.utilisation`).
+    loads
+        θ₁ to θ₃; None: the paper's.
     """
+    loads = loads or ClusterLoads()
     late, slack = [j for j in jobs if j.is_late], [j for j in jobs if j.timeout < 0]
     load = f"{percent(utilisation)} of the cluster is in use"
     if late:
         grown = _most(late, n, f"it would be late, and {load}")
-        if utilisation <= thresholds.middle:
+        if utilisation <= loads.middle:
             return grown
         return (*grown, *_least(slack, n, f"it has time to spare, late jobs have none, and {load}"))
-    if utilisation <= thresholds.light:
+    if utilisation <= loads.light:
         return _most(jobs, n, f"no job would be late, and {load}")
-    if utilisation > thresholds.heavy:
+    if utilisation > loads.heavy:
         return _least(slack, n, f"it has time to spare, and {load}, which leaves little for new jobs")
     return ()
 

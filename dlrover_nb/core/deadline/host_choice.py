@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.deadline.utilisation import host_load, host_weights
+from dlrover_nb.core.deadline.utilisation import CPU_WEIGHT, host_load, host_weights
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, in_steps
 from dlrover_nb.core.structs.plan.resources import Need, Role
@@ -86,7 +86,8 @@ class Host:
         memory = _share(
             max(self.allocated.memory_mib, used.memory_mib) + node.memory_mib, self.has.memory_mib
         )
-        return host_load(memory, cpu) if node.role is Role.PS else host_load(cpu, memory)
+        first, second = (memory, cpu) if node.role is Role.PS else (cpu, memory)
+        return host_load(first, second, node.cpu_weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class NewNode:
         Its name.
     avoid
         Keys of hosts where a node of the job is too slow, by that node's name.
+    cpu_weight
+        Weight of a host's cores in its load (alpha 1).
     """
 
     node: str
@@ -106,6 +109,7 @@ class NewNode:
     cpu: float
     memory_mib: int
     avoid: tuple[tuple[str, str], ...] = ()
+    cpu_weight: float = CPU_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-CPU_WEIGHT, MEMORY_WEIGHT = 0.7, 0.3  # alpha of the paper
+CPU_WEIGHT = ClusterLoads().cpu_weight  # alpha 1 of the paper
 LIGHT_PART, LIGHT_WEIGHT = 1 / 3, 0.95  # of the hosts, of the weight
 _HALVINGS = 50  # of an interval of length 1: about the precision of a float
 
 
-def host_load(cpu: float, memory: float) -> float:
+def host_load(cpu: float, memory: float, cpu_weight: float = CPU_WEIGHT) -> float:
     """Return U_l of a host from the used shares of its cores and its memory: 0 to 1."""
-    return CPU_WEIGHT * cpu + MEMORY_WEIGHT * memory  # (eq. 17)
+    return cpu_weight * cpu + (1 - cpu_weight) * memory  # (eq. 17)
 
 
 def host_weights(loads: Sequence[float]) -> Array:

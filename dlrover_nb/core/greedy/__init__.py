@@ -4,6 +4,7 @@ from dlrover_nb.core.greedy.bids import Bids, efficiency
 from dlrover_nb.core.greedy.literal import literal
 from dlrover_nb.core.greedy.selection import Selection, refusal, select
 from dlrover_nb.core.greedy.weights import (
+    REMAINING_TIME,
     WEIGHTS,
     Weight,
     deadline,
@@ -11,9 +12,11 @@ from dlrover_nb.core.greedy.weights import (
     fair_share,
     priority,
     remaining_time,
+    weight_of,
 )
 
 __all__ = [
+    "REMAINING_TIME",
     "WEIGHTS",
     "Bids",
     "Selection",
@@ -27,4 +30,5 @@ __all__ = [
     "refusal",
     "remaining_time",
     "select",
+    "weight_of",
 ]

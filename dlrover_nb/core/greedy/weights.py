@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.greedy.bids import Array, Bids
+from dlrover_nb.core.structs.job.tuning import RemainingTime
 
 if TYPE_CHECKING:
     from dlrover_nb.core.greedy.bids import Index
 
 Weight = Callable[[Bids, Array], Array]  # bids and capacity to >= 0 per candidate: shape (n_candidate,)
 
-MAX_RHO = 20.0  # beyond it a day's remaining time exceeds the range of floating point
+REMAINING_TIME = "remaining time"
+PAPER = RemainingTime()
 SHARE = 0.01  # added to a dominant share, so that an owner who holds nothing has a finite weight
 
 
-def remaining_time(rho: float = 2.5, epsilon: float = 1.0) -> Weight:
+def remaining_time(rho: float = PAPER.rho, epsilon: float = PAPER.epsilon_s) -> Weight:
     """Return WG = 1/(Phi/Psi + epsilon)^rho: rho > 0 favors short jobs, 0 none, < 0 long ones (Eq. 14).
 
     Parameters
@@ -37,10 +40,7 @@ def remaining_time(rho: float = 2.5, epsilon: float = 1.0) -> Weight:
     InvalidValueError
         When rho is beyond +-20 or epsilon is not above zero.
     """
-    if not abs(rho) <= MAX_RHO:
-        raise InvalidValueError(f"rho must be within +-{MAX_RHO:g}, got {rho}; 2.5 is the paper's")
-    if not 0 < epsilon < np.inf:
-        raise InvalidValueError(f"epsilon must be > 0 seconds, got {epsilon}")
+    RemainingTime(rho, epsilon)  # checks them
 
     def weight(bids: Bids, capacity: Array) -> Array:
         del capacity
@@ -79,13 +79,38 @@ def fair_share(bids: Bids, capacity: Array) -> Array:
 
 WEIGHTS: Mapping[str, Weight] = MappingProxyType(
     {
-        "remaining time": remaining_time(),
+        REMAINING_TIME: remaining_time(),
         "equal": equal,
         "priority": priority,
         "deadline": deadline,
         "fair share": fair_share,
     }
 )
+
+
+def weight_of(name: str) -> Weight:
+    """Return a weight by its name, ours or one that an installed package adds.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none, with the nearest name, or the package that adds it is broken. The weight of a
+        package raises it where its numbers cannot be.
+    """
+    if name in WEIGHTS:
+        return WEIGHTS[name]
+    added = extensions.find_function(extensions.WEIGHTS, name, WEIGHTS)
+
+    def weight(bids: Bids, capacity: Array) -> Array:
+        weights = np.asarray(added(bids, capacity), dtype=np.float64)
+        if weights.shape != bids.gains.shape or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InvalidValueError(
+                f"weight {name} must return {len(bids.gains)} finite numbers >= 0, one for each candidate; "
+                "repair its package"
+            )
+        return weights
+
+    return weight
 
 
 def _of_job(bids: Bids, values: Array | None, name: str) -> Array:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import AntDT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-RATIO = 1.5  # λ of AntDT
+RATIO = AntDT().slowness_ratio  # λ
 SHORT_WINDOW_S = 300.0  # for a transient straggler
 LONG_WINDOW_S = 600.0  # for a persistent one
 

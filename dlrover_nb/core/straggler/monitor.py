@@ -29,8 +29,9 @@ import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
-from dlrover_nb.core.straggler.rules import DEFAULT_RULE, RULES, Thresholds, Window, excesses
+from dlrover_nb.core.straggler.rules import RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.solution_names import RuleName
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, NodeErrors, Pace, Spread, Straggler
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.straggler.rules import Rule
+    from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.samples import NodeSample
 
     Floats = NDArray[np.float64]
@@ -108,18 +111,22 @@ _COVERED = {
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """Windows in seconds, the rule by its name in `RULES`, and its thresholds."""
+    """Windows in seconds, the rule by its name, and its thresholds."""
 
     short_s: float = SHORT_WINDOW_S
     long_s: float = LONG_WINDOW_S
-    rule: str = DEFAULT_RULE
+    rule: str = RuleName.ROBUST
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
         _check.above_zero("short_s", self.short_s)
         _check.at_least("long_s", self.long_s, self.short_s, hint="it holds the short window")
-        if self.rule not in RULES:
-            raise InvalidValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> MonitorSettings:
+        """Return the settings of a job."""
+        thresholds = Thresholds(ratio=spec.tuning.antdt.slowness_ratio)
+        return cls(spec.straggler_window_s, spec.long_window_s, spec.straggler_rule, thresholds)
 
     @property
     def part_s(self) -> float:
@@ -151,10 +158,20 @@ class Monitor:
     """Collects facts about the nodes of one job and answers which are slow.
 
     Its state is plain containers of records, bounded by the nodes that reported within the long window.
+
+    Parameters
+    ----------
+    settings
+        Windows and thresholds; None: AntDT's.
+    rule
+        The rule that `settings` names; None: it is one of `RULES`.
     """
 
-    def __init__(self, settings: MonitorSettings | None = None) -> None:
-        self._settings = settings or MonitorSettings()
+    def __init__(self, settings: MonitorSettings | None = None, rule: Rule | None = None) -> None:
+        self._settings = s = settings or MonitorSettings()
+        if rule is None and s.rule not in RULES:
+            raise InvalidValueError(f"rule must be one of {', '.join(RULES)}, got {s.rule!r}")
+        self._rule = rule or RULES[s.rule]
         self._parts: dict[Role, dict[str, dict[int, Part]]] = {role: {} for role in Role}
         self._errors: dict[Role, dict[str, dict[int, tuple[int, int]]]] = {role: {} for role in Role}
         self._pending: dict[int, tuple[float, int]] = {}  # sum and number
@@ -278,7 +295,7 @@ class Monitor:
 
     def _slow(self, sums: tuple[Floats, Floats], pace: Pace) -> NDArray[np.bool_]:
         """Return which nodes are slow over the window of a pace, and still over the short one."""
-        rule, thresholds = RULES[self._settings.rule], self._settings.thresholds
+        rule, thresholds = self._rule, self._settings.thresholds
         now = _window(sums, self._n_judged(Pace.TRANSIENT))
         window = now if pace is Pace.TRANSIENT else _window(sums, self._n_judged(pace))
         is_slow = rule.is_slow(now, thresholds)
@@ -304,7 +321,7 @@ class Monitor:
             peers_s=float(np.nanmean(others)),
             window_s=window.n_judged * self._settings.part_s,
             since_s=self._since[role].get(nodes[i], _spell_s(window, i, end, self._settings)),
-            rule=f"{what}: {RULES[self._settings.rule].words}",
+            rule=f"{what}: {self._rule.words}",
         )
 
     def _measures(self, role: Role, nodes: list[str], end: int) -> list[tuple[str, tuple[Floats, Floats]]]:
@@ -326,8 +343,7 @@ class Monitor:
         return N_PART if pace is Pace.TRANSIENT else self._settings.n_long
 
     def _n_judged(self, pace: Pace) -> int:
-        of_short = RULES[self._settings.rule].of_short
-        return round(of_short * N_PART) if pace is Pace.TRANSIENT else self._settings.n_long
+        return round(self._rule.of_short * N_PART) if pace is Pace.TRANSIENT else self._settings.n_long
 
     def _index(self, at_s: float) -> int:
         """Return the part that holds the time before `at_s`."""

@@ -6,16 +6,13 @@ has reported for long enough; of a short one they are as long as give each windo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.redaction import shown
-from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
+from dlrover_nb.core.straggler.methods import find_rule, find_solution
 from dlrover_nb.core.straggler.monitor import Monitor, MonitorSettings
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.straggler.monitor import NodeTimes
     from dlrover_nb.core.structs.decisions.actions import Proposed
-    from dlrover_nb.core.structs.job.spec_choices import Sync
+    from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Straggler
     from dlrover_nb.core.structs.views.snapshot import SeriesChunk
@@ -51,7 +48,7 @@ class Review:
     proposed
         What the solution asks for; empty: nothing.
     solution
-        Its name in `SOLUTIONS`.
+        Its name.
     """
 
     settings: MonitorSettings
@@ -66,13 +63,12 @@ class Review:
         return sum(others) / len(others) if others else None
 
 
-def review(  # noqa: PLR0913 - what is known of a job, each by its name
+def review(
     series: SeriesChunk | None,
     nodes: Collection[str],
-    sync: Sync,
-    batch_size: int,
+    spec: JobSpec,
     *,
-    solution: str = SolutionName.ANTDT_ND,
+    solution: str | None = None,
     of_controller: tuple[Straggler, ...] = (),
     costs: Mapping[str, BatchCost] | None = None,
 ) -> Review:
@@ -84,12 +80,10 @@ def review(  # noqa: PLR0913 - what is known of a job, each by its name
         Recent reports of its nodes.
     nodes
         Those that are there now, others are left out; empty: not known, as of a simulated job.
-    sync
-        How far workers may run ahead of each other.
-    batch_size
-        Of a worker, where reports do not tell.
+    spec
+        The job: how its workers keep in step, their batch where reports do not tell, its rule and windows.
     solution
-        Name of what is asked for actions.
+        Name of what is asked for actions; None: that of the job.
     of_controller
         The slow nodes by the job's controller, which watches over longer windows; where it has found some,
         these count instead of what the reports say. Empty: it has found none, or does not watch.
@@ -101,37 +95,36 @@ def review(  # noqa: PLR0913 - what is known of a job, each by its name
     InvalidValueError
         When there is no solution of that name.
     """
-    if solution not in SOLUTIONS:
-        raise InvalidValueError(
-            f"solution must be one of {', '.join(SolutionName)}, got {shown(solution)}; leave it out"
-        )
+    solution = solution or spec.stragglers
+    answer, rule = find_solution(solution), find_rule(spec.straggler_rule)
     reports = [each for each in _reports(series) if not nodes or each.node in nodes]
-    settings = _settings(reports)
-    monitor, end_s = Monitor(settings), max((each.at_s for each in reports), default=0.0)
+    settings = _fitted(MonitorSettings.of(spec), reports)
+    monitor, end_s = Monitor(settings, rule), max((each.at_s for each in reports), default=0.0)
     for each in reports:
         monitor.observe(each, each.at_s)
     times = tuple(each for role in (Role.WORKER, Role.PS) for each in monitor.times(role, end_s))
     findings = of_controller or monitor.findings(end_s)
-    sizes = _sizes(reports, end_s - settings.short_s, batch_size)
+    sizes = _sizes(reports, end_s - settings.short_s, spec.batch_size)
     workers = tuple(
-        WorkerState(each.node, sizes.get(each.node, batch_size), each.samples_per_s or None).with_cost(
+        WorkerState(each.node, sizes.get(each.node, spec.batch_size), each.samples_per_s or None).with_cost(
             (costs or {}).get(each.node), is_full=solution == SolutionName.ANTDT_DD
         )
         for each in times
         if each.role is Role.WORKER
     )
-    situation = Situation(sync, workers, tuple(each.node for each in times if each.role is Role.PS))
-    proposed = SOLUTIONS[solution](findings, situation) if workers else ()
+    ps = tuple(each.node for each in times if each.role is Role.PS)
+    situation = Situation(spec.sync, workers, ps, tuning=spec.tuning.antdt)
+    proposed = answer(findings, situation) if workers else ()
     return Review(settings, times, findings, proposed, solution)
 
 
-def _settings(reports: Sequence[NodeSample]) -> MonitorSettings:
-    """Return windows that a job's reports fill."""
+def _fitted(settings: MonitorSettings, reports: Sequence[NodeSample]) -> MonitorSettings:
+    """Return settings with windows that a job's reports fill, in the same proportion."""
     if not reports:
-        return MonitorSettings()
+        return settings
     known_s = max(each.at_s for each in reports) - min(each.at_s for each in reports)
-    short_s = min(SHORT_WINDOW_S, max(LEAST_SHORT_S, SHORT_SHARE * known_s))
-    return MonitorSettings(short_s, min(LONG_WINDOW_S, 2 * short_s))
+    short_s = min(settings.short_s, max(LEAST_SHORT_S, SHORT_SHARE * known_s))
+    return replace(settings, short_s=short_s, long_s=settings.long_s * short_s / settings.short_s)
 
 
 def _sizes(reports: Iterable[NodeSample], since_s: float, usual: int) -> dict[str, int]:

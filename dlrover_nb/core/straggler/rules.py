@@ -28,6 +28,7 @@ import numpy as np
 
 from dlrover_nb.core.straggler.detect import RATIO, beside_others
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.solution_names import RuleName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,10 +138,11 @@ def robustly(window: Window, thresholds: Thresholds) -> Booleans:
 
 
 RULES: Mapping[str, Rule] = {
-    "ratio": Rule("mean over the window at least λ times the mean of the others", by_ratio),
-    "robust": Rule("slower than the others part by part, beyond their scatter", robustly, of_short=0.5),
+    RuleName.RATIO: Rule("mean over the window at least λ times the mean of the others", by_ratio),
+    RuleName.ROBUST: Rule(
+        "slower than the others part by part, beyond their scatter", robustly, of_short=0.5
+    ),
 }
-DEFAULT_RULE = "robust"
 
 
 def excesses(parts: Floats) -> Floats:

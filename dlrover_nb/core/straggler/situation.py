@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import AntDT
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import SetSize
@@ -138,6 +139,8 @@ class Situation:
         smaller batch was replaced by one with the usual batch, the two differ.
     ps_states
         Cores of the PS, as far as they have reported.
+    tuning
+        Parameters of AntDT.
     """
 
     sync: Sync
@@ -150,6 +153,7 @@ class Situation:
     spread: Spread | None = None
     global_batch: int | None = None
     ps_states: tuple[PsState, ...] = ()
+    tuning: AntDT = field(default_factory=AntDT)
 
     @property
     def total(self) -> int:

@@ -40,7 +40,6 @@ from dlrover_nb.core.straggler.costs import (
     most_gain_of_server,
     seconds_text,
 )
-from dlrover_nb.core.straggler.detect import RATIO
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
@@ -58,7 +57,6 @@ from dlrover_nb.core.structs.training.stragglers import LEAST_SPREAD, Pace, Stra
 MIN_GAIN = 0.05  # of an iteration: less is within what measured speeds scatter
 ALIKE = 1.2  # time of the slowest worker with equal batches over the best one: below it speeds are alike
 FULL = 0.95  # of its cores used: a PS is slow for want of more of them
-MOST_BACKUP = 0.15  # of the workers: each one left out costs its share of every iteration
 
 
 Findings = tuple[Straggler, ...]
@@ -180,13 +178,15 @@ def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  #
 
 
 def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
-    """Go on without as many workers as are slow, at most `MOST_BACKUP` of them and at least one.
+    """Go on without as many workers as are slow, at most `AntDT.backup_share` of all and at least one.
+
+    Each one left out costs its share of every iteration.
 
     Who comes too late has few samples counted, and may be no finding any more. So all are waited for again
     only when all of them keep up, else the number would change at each decision.
     """
     slow = {finding.node for finding in findings if finding.role is Role.WORKER}
-    most = max(int(MOST_BACKUP * len(situation.workers)), 1)
+    most = max(int(situation.tuning.backup_share * len(situation.workers)), 1)
     n = min(len(slow), most, len(situation.workers) - 1)
     if situation.sync is not Sync.BSP or n == situation.n_backup:
         return ()
@@ -199,7 +199,7 @@ def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, 
 def _keep_up(situation: Situation) -> bool:
     """Whether all workers have trained about as many samples in the same time of own work."""
     speeds = [worker.samples_per_s or 0.0 for worker in situation.workers]
-    return bool(speeds) and max(speeds) < RATIO * min(speeds)
+    return bool(speeds) and max(speeds) < situation.tuning.slowness_ratio * min(speeds)
 
 
 def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
@@ -255,11 +255,11 @@ def _why_uneven(slow: list[Straggler], situation: Situation) -> str:
 def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     if situation.is_busy:
         return ()
-    now = _ratios_now(situation)
+    now, least = _ratios_now(situation), situation.tuning.slowness_ratio
     return tuple(
         Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f.node, situation))
         for f in sorted(findings, key=lambda f: -f.ratio)
-        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= RATIO
+        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= least
     )
 
 

@@ -2,10 +2,9 @@
 
 from dlrover_nb.core.warmstart.rounding import into_space
 from dlrover_nb.core.warmstart.similarity import Similarity, similarity
-from dlrover_nb.core.warmstart.start_plan import Method, WarmStart, WarmStartSettings, accuracy, warm_start
+from dlrover_nb.core.warmstart.start_plan import WarmStart, WarmStartSettings, accuracy, warm_start
 
 __all__ = [
-    "Method",
     "Similarity",
     "WarmStart",
     "WarmStartSettings",

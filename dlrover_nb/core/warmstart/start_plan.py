@@ -1,9 +1,9 @@
 """The start plan of a new job, from similar jobs (DLRover-RM section 4.3, Algorithm 1).
 
-Two methods over the same similarity: `Method.PAPER` is exactly Algorithm 1, the k most similar jobs smoothed
-by Eq. 10. `Method.INTERPOLATE`, the default, also fits from all past jobs how needs grow with the size of a
-job (`smoothing.interpolate`); with too few past jobs for that it is Algorithm 1. On simulated histories it is
-3 to 10 points more accurate (`benchmarks/warmstart.py`).
+Two methods over the same similarity: `StartMethod.PAPER` is exactly Algorithm 1, the k most similar jobs
+smoothed by Eq. 10. `StartMethod.INTERPOLATE`, the default, also fits from all past jobs how needs grow with
+the size of a job (`smoothing.interpolate`); with too few past jobs for that it is Algorithm 1. On simulated
+histories it is 3 to 10 points more accurate (`benchmarks/warmstart.py`).
 
 A start is only given where at least one past job is similar enough; a plan from dissimilar jobs would be
 worse than the safe default, because it would look well founded.
@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.tuning import SimilarJobs, StartMethod
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, TermKnowledge, TransitionKind
 from dlrover_nb.core.warmstart.rounding import numbers_of, plan_of
 from dlrover_nb.core.warmstart.similarity import WEIGHTS, differences, features, log_numbers, similarities
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+USUAL = SimilarJobs()
 MIN_PAST = 8  # jobs from which on the change of needs with size is fitted
 LEAP = np.log(2.0)  # limit of the extrapolation beyond past jobs' numbers: a factor of 2
 MAX_PAST = 300  # the most similar ones; more only add computing time
@@ -109,13 +110,6 @@ def _term(name: str, shares: Sequence[tuple[float, FitSummary]]) -> TermKnowledg
     return TermKnowledge(name, mean, math.sqrt(within + max(between, 0.0)), identified)
 
 
-class Method(StrEnum):
-    """How past plans are combined to one."""
-
-    PAPER = "paper"
-    INTERPOLATE = "interpolate"
-
-
 @dataclass(frozen=True, slots=True)
 class WarmStartSettings:
     """Settings of a warm start.
@@ -130,17 +124,20 @@ class WarmStartSettings:
         Of the features in the similarity.
     """
 
-    method: Method = Method.INTERPOLATE
-    k: int = 5
-    mu: float = 0.5
+    method: StartMethod = USUAL.method
+    k: int = USUAL.k
+    mu: float = USUAL.mu
     least_similarity: float = 0.4
     weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
 
     def __post_init__(self) -> None:
-        _check.at_least("k", self.k, 1)
-        _check.above_zero("mu", self.mu)
-        _check.fraction("mu", self.mu)
+        SimilarJobs(self.method, self.k, self.mu)  # checks them
         _check.fraction("least_similarity", self.least_similarity)
+
+    @classmethod
+    def of(cls, tuning: SimilarJobs) -> WarmStartSettings:
+        """Return the settings of a job."""
+        return cls(tuning.method, tuning.k, tuning.mu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,7 @@ def warm_start(
     top = [(past[i], float(alike[i])) for i in order[: s.k] if alike[i] >= s.least_similarity]
     if not top:
         return None
-    scaled = s.method is Method.INTERPOLATE and len(order) >= MIN_PAST
+    scaled = s.method is StartMethod.INTERPOLATE and len(order) >= MIN_PAST
     numbers = _interpolated(traits, [past[i] for i in order]) if scaled else _smoothed(top, s)
     plan = into(plan_of(numbers))
     if plan is None:

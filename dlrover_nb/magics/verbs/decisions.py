@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, cast
 
+from dlrover_nb.core import extensions
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Action
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -46,7 +47,7 @@ QUESTION = argument(
 SOLUTION = argument(
     "--solution",
     metavar="NAME",
-    type=one_of("solution", SolutionName),
+    type=one_of("solution", SolutionName, lambda: extensions.names(extensions.STRAGGLER_SOLUTIONS)),
     help=f"rules to ask for actions, {', '.join(SolutionName)}; default: those of the job",
 )
 BATCHES = argument(

@@ -97,7 +97,8 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     own_s = rows.column("iter_s") - np.nan_to_num(rows.column("peers_s"))
     at_s = rows.at_s[is_worker]
     window_s = _window_s(float(np.ptp(at_s)) if len(at_s) else 0.0)
-    heatmap = heat(zip(at_s.tolist(), rows.kept(is_worker), own_s[is_worker].tolist(), strict=True), window_s)
+    cells = zip(at_s.tolist(), rows.kept(is_worker), own_s[is_worker].tolist(), strict=True)
+    heatmap = heat(cells, window_s, snapshot.spec.tuning.antdt.slowness_ratio)
     start_s = snapshot.started_at_s
     findings = _found_by_controller(snapshot)
     by_node = {

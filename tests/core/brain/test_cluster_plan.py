@@ -236,7 +236,7 @@ def test_an_offer_with_impossible_numbers_is_refused(wrong):
 
 
 def test_settings_name_what_there_is():
-    with pytest.raises(InvalidValueError, match="weighted, greedy"):
+    with pytest.raises(InvalidValueError, match="has greedy, qore, weighted, got 'magic'"):
         BrainSettings(method="magic")
     with pytest.raises(InvalidValueError, match="fair share"):
         BrainSettings(weight="luck")

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrover_nb.core.deadline.adjuster import (
-    PAPER,
     RunningJob,
     Size,
-    Thresholds,
     changed,
     eagerness,
     fitness,
@@ -23,6 +21,7 @@ from dlrover_nb.core.deadline.adjuster import (
 )
 from dlrover_nb.core.deadline.genetic import N_CODE, Change, decoded, encoded, evolved, listed
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.structs.job.tuning import ClusterLoads
 
 SIZE = Size(4, 2.0, 4096)
 JOBS = st.lists(st.tuples(st.floats(-1, 3), st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12).map(
@@ -78,9 +77,10 @@ def test_the_four_cases(jobs, load, n):
 
 
 def test_thresholds_rise():
-    assert (PAPER.light, PAPER.middle, PAPER.heavy) == (0.35, 0.55, 0.7)
+    paper = ClusterLoads()
+    assert (paper.light, paper.middle, paper.heavy) == (0.35, 0.55, 0.7)
     with pytest.raises(InvalidValueError, match="must rise"):
-        Thresholds(light=0.6)
+        ClusterLoads(light=0.6)
 
 
 def test_growth_that_no_deadline_asks_for_must_be_worth_its_cores():

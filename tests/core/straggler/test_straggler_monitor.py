@@ -248,8 +248,9 @@ def test_a_monitor_that_was_written_and_read_back_goes_on_as_the_one_that_stayed
     stayed = fed(before, rule)
     stayed.note_error("worker-0", Role.WORKER, 20.0, is_retryable=False)
     stayed.note_pending(5.0, 20.0)
-    written = GraphEncoder({}, packages=PACKAGES).pack(stayed)
-    for back in (GraphDecoder({}, packages=PACKAGES).unpack(written), pickle.loads(pickle.dumps(stayed))):
+    links = {"rule": RULES[rule]}
+    written = GraphEncoder(links, packages=PACKAGES).pack(stayed)
+    for back in (GraphDecoder(links, packages=PACKAGES).unpack(written), pickle.loads(pickle.dumps(stayed))):
         ours = pickle.loads(pickle.dumps(stayed))
         for monitor in (ours, back):
             for second, column in enumerate(after.T, 21):
@@ -281,7 +282,7 @@ def test_pending_time_is_a_mean_over_each_window():
 @pytest.mark.parametrize("bad", [{"short_s": 0.0}, {"short_s": 9.0, "long_s": 8.0}, {"rule": "guess"}])
 def test_settings_without_sense_are_refused(bad):
     with pytest.raises(InvalidValueError):
-        MonitorSettings(**bad)
+        Monitor(MonitorSettings(**bad))
 
 
 def test_only_the_robust_rule_finds_a_node_that_is_a_quarter_slower():

@@ -23,6 +23,7 @@ from dlrover_nb.widgets.jobs.straggler_review import stragglers_view
 SNAPSHOT = builders.snapshot(spec=JobSpec("ads"))
 BATCH, START_S = 256, 1_790_000_000.0
 WORKERS = tuple(f"ads-worker-{i}" for i in range(4))
+BSP, ASP = (JobSpec("ads", sync=sync, batch_size=BATCH) for sync in (Sync.BSP, Sync.ASP))
 
 
 def telemetry(work_s, n_second=240, n_ps=1, batch_size=BATCH):
@@ -49,7 +50,7 @@ def slow_one(factor):
 
 
 def test_a_slow_worker_is_found_by_its_own_work_and_batches_that_would_help_keep_the_sum():
-    found = review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH)
+    found = review(telemetry(slow_one(3.0)), (), BSP)
     assert {(each.node, each.pace) for each in found.findings} >= {(WORKERS[2], Pace.TRANSIENT)}
     assert found.findings[0].ratio == pytest.approx(3.0, rel=0.05)
     sizes = dict(next(each.action for each in found.proposed if isinstance(each.action, AdjustBatches)).sizes)
@@ -58,30 +59,30 @@ def test_a_slow_worker_is_found_by_its_own_work_and_batches_that_would_help_keep
 
 
 def test_workers_that_wait_for_the_slow_one_are_not_slow_themselves():
-    found = review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH)
+    found = review(telemetry(slow_one(3.0)), (), BSP)
     assert {each.node for each in found.findings} == {WORKERS[2]}
     assert {round(each.work_s, 2) for each in found.times if each.role is Role.WORKER} == {0.2, 0.6}
 
 
 def test_without_a_barrier_the_one_that_is_slow_for_long_would_be_restarted():
-    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH)
+    found = review(telemetry(slow_one(3.0)), (), ASP)
     assert [each.action for each in found.proposed] == [KillRestart(WORKERS[2], Role.WORKER)]
 
 
 def test_nobody_is_slow_where_all_are_and_nothing_is_proposed():
-    found = review(telemetry(dict.fromkeys(WORKERS, 2.0)), (), Sync.BSP, BATCH)
+    found = review(telemetry(dict.fromkeys(WORKERS, 2.0)), (), BSP)
     assert (found.findings, found.proposed) == ((), ())
 
 
 def test_nodes_that_are_gone_are_left_out():
-    found = review(telemetry(slow_one(3.0)), {*WORKERS[:2], "ads-ps-0"}, Sync.BSP, BATCH)
+    found = review(telemetry(slow_one(3.0)), {*WORKERS[:2], "ads-ps-0"}, BSP)
     assert {each.node for each in found.times} == {*WORKERS[:2], "ads-ps-0"}
     assert not found.findings
 
 
 @pytest.mark.parametrize("series", [None, JobTelemetry().read()])
 def test_a_job_that_has_reported_nothing_has_no_stragglers(series):
-    found = review(series, (), Sync.BSP, BATCH)
+    found = review(series, (), BSP)
     assert (found.times, found.findings, found.proposed) == ((), (), ())
     assert "No node has reported" in str(stragglers_view(found, SNAPSHOT).blocks)
 
@@ -92,11 +93,11 @@ def test_each_name_of_a_solution_has_one():
 
 def test_an_unknown_solution_names_the_known_ones():
     with pytest.raises(InvalidValueError, match="antdt-nd"):
-        review(None, (), Sync.BSP, BATCH, solution="magic")
+        review(None, (), BSP, solution="magic")
 
 
 def test_the_view_says_the_numbers_and_the_command_that_carries_it_out():
-    text = str(stragglers_view(review(telemetry(slow_one(3.0)), (), Sync.BSP, BATCH), SNAPSHOT))
+    text = str(stragglers_view(review(telemetry(slow_one(3.0)), (), BSP), SNAPSHOT))
     assert "worker-2" in text
     assert "3.00" in text
     assert "%dlrover apply ads --batches worker-0=" in text
@@ -104,7 +105,7 @@ def test_the_view_says_the_numbers_and_the_command_that_carries_it_out():
 
 def test_what_the_controller_found_is_shown_and_not_what_this_moment_says():
     known = (builders.straggler(WORKERS[1]),)
-    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH, of_controller=known)
+    found = review(telemetry(slow_one(3.0)), (), ASP, of_controller=known)
     assert found.findings == known
     snapshot = replace(SNAPSHOT, stragglers=known)
     text = str(stragglers_view(found, snapshot))
@@ -119,15 +120,15 @@ def test_errors_of_nodes_are_told_a_line_each_also_where_nobody_reports(series):
         NodeErrors("ads-worker-2", Role.WORKER, 3, 0, 600.0),
         NodeErrors("ads-ps-0", Role.PS, 1, 1, 600.0),
     )
-    view = stragglers_view(review(series, (), Sync.BSP, BATCH), replace(SNAPSHOT, node_errors=errors))
+    view = stragglers_view(review(series, (), BSP), replace(SNAPSHOT, node_errors=errors))
     for text in (view.text(), view.html()):
         assert "worker-2: 3 retryable errors, 0 others in 10 min" in text
         assert "ps-0: 1 retryable error, 1 other in 10 min" in text
-    assert "retryable" not in stragglers_view(review(series, (), Sync.BSP, BATCH), SNAPSHOT).text()
+    assert "retryable" not in stragglers_view(review(series, (), BSP), SNAPSHOT).text()
 
 
 def test_an_action_that_waits_stands_in_place_of_what_would_help():
-    found = review(telemetry(slow_one(3.0)), (), Sync.ASP, BATCH)
+    found = review(telemetry(slow_one(3.0)), (), ASP)
     snapshot = replace(SNAPSHOT, mitigations=(builders.mitigation(),))
     text = str(stragglers_view(found, snapshot))
     assert "%dlrover apply ads m1" in text

@@ -11,15 +11,16 @@ from support.cases import for_each
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf.model import ThroughputModel
+from dlrover_nb.core.structs.job.tuning import StartMethod
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, plan_needs
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, TermKnowledge
-from dlrover_nb.core.warmstart import Method, WarmStartSettings, accuracy, into_space, similarity, warm_start
+from dlrover_nb.core.warmstart import WarmStartSettings, accuracy, into_space, similarity, warm_start
 from dlrover_nb.core.warmstart.similarity import NUMBERS, WEIGHTS, similarities
 from dlrover_nb.core.warmstart.smoothing import exponential
 
-PAPER = WarmStartSettings(method=Method.PAPER)
+PAPER = WarmStartSettings(method=StartMethod.PAPER)
 FAMILY = JobTraits(
     model="wide_deep",
     n_table=26,
@@ -113,7 +114,7 @@ def test_careless_names_and_owners_hide_no_relative():
 
 
 @settings(max_examples=60, deadline=None)
-@given(traits, st.lists(jobs, max_size=14), st.sampled_from(Method), st.integers(1, 6))
+@given(traits, st.lists(jobs, max_size=14), st.sampled_from(StartMethod), st.integers(1, 6))
 def test_a_start_lies_in_the_space_and_keeps_the_pins(new, history, method, n_machine):
     bounds = PlanBounds(12, 6, (1.0, 2.0, 4.0), (1.0, 2.0), quota_cpu=24.0)
     capacity = Capacity((NodeShape(16.0, 256 * 1024, n_machine),))
@@ -132,7 +133,7 @@ def test_a_start_lies_in_the_space_and_keeps_the_pins(new, history, method, n_ma
 
 
 @settings(max_examples=60, deadline=None)
-@given(traits, st.lists(jobs, min_size=1, max_size=14), st.sampled_from(Method))
+@given(traits, st.lists(jobs, min_size=1, max_size=14), st.sampled_from(StartMethod))
 def test_no_number_of_a_start_is_far_from_all_that_ever_ran(new, history, method):
     s = WarmStartSettings(method=method, least_similarity=0.0)
     found = warm_start(new, history, settings=s).plan
@@ -142,7 +143,7 @@ def test_no_number_of_a_start_is_far_from_all_that_ever_ran(new, history, method
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 12), st.sampled_from(Method))
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 12), st.sampled_from(StartMethod))
 def test_where_all_similar_jobs_agree_the_start_is_what_they_ran_on(w, p, n_job, method):
     history = [past(w, p, n_sample=FAMILY.n_sample + i) for i in range(n_job)]
     assert warm_start(FAMILY, history, settings=WarmStartSettings(method=method)).plan == plan(w, p)

@@ -27,7 +27,7 @@ from dlrover_nb.core.structs.job.exchange_spec import Encryption, ExchangeSpec, 
 from dlrover_nb.core.structs.job.external import Counting, ExternalRole, ExternalSpec, FixedRole, Framework
 from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
@@ -40,6 +40,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.tuning import AntDT, JobTuning, Nearchus, Placement, SimilarJobs, StartMethod
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -252,6 +253,27 @@ _foreigners = st.builds(
 foreigners = st.builds(_with_roles, _foreigners, fixed_roles)
 
 
+_shares = st.floats(0.01, 0.99)
+tunings = st.builds(
+    JobTuning,
+    antdt=st.builds(AntDT, st.floats(1.01, 9), st.none() | st.floats(1e9, 1e10), _shares),
+    nearchus=st.builds(
+        Nearchus,
+        _shares,
+        numbers,
+        st.floats(0.5, 1),
+        st.floats(0.01, 0.5),
+        st.integers(30, 99),
+        _shares,
+        _shares,
+        st.integers(2, 30),
+        numbers,
+    ),
+    dlrover_rm=st.builds(SimilarJobs, st.sampled_from(StartMethod), st.integers(1, 99), _shares),
+    qore=st.builds(Placement, st.floats(0, 1)),
+)
+
+
 def _with_budget(job: JobSpec) -> JobSpec:
     """Return the job with a total budget, where its prices are known."""
     return replace(job, budget_total=7.5 + job.n_epoch) if job.is_priced else job
@@ -284,6 +306,7 @@ _jobs = st.builds(
     budget_per_hour=st.none() | numbers,
     link_gbit_per_s=st.none() | numbers,
     stragglers=st.sampled_from(SolutionName),
+    straggler_rule=st.sampled_from(RuleName),
     straggler_window_s=numbers,
     deadline_s=st.none() | numbers,
     priority=numbers,
@@ -318,6 +341,7 @@ _jobs = st.builds(
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
     device=st.sampled_from([Device.AUTO, Device.CPU]),
+    tuning=tunings,
 ).map(_with_budget)
 
 

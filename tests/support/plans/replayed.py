@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.planner.policies.policy import Policy
+    from dlrover_nb.core.straggler.methods import StragglerMethods
     from dlrover_nb.core.structs.views.events import Event
 
 
@@ -23,6 +24,7 @@ def replay(
     settings: ControllerSettings | None = None,
     *,
     policy: Policy = POLICIES[DEFAULT_POLICY],
+    stragglers: StragglerMethods | None = None,
 ) -> Controller:
     """Return the controller of these events; its orders were carried out before.
 
@@ -35,7 +37,7 @@ def replay(
     if not isinstance(first := next(rest, None), JobSubmitted):
         got = "no event" if first is None else type(first).__name__
         raise InvalidValueError(f"the first event must be JobSubmitted, got {got}; replay a whole journal")
-    controller = Controller(first, settings, policy=policy)
+    controller = Controller(first, settings, policy=policy, stragglers=stragglers)
     for event in rest:
         controller.handle(event)
     return controller

@@ -18,7 +18,8 @@ from dlrover_nb.core.planner.analysis import Analysis
 def restarted(controller):
     job, state = state_bytes.pack(controller)
     of = controller.dependencies
-    return state_bytes.restore(Controller(job, of.settings, policy=of.policy, fit=of.fit), state)
+    fresh = Controller(job, of.settings, policy=of.policy, fit=of.fit, stragglers=of.stragglers)
+    return state_bytes.restore(fresh, state)
 
 
 def difference(a, b, path="", seen=None):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.settings import ControllerSettings
 from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.straggler.methods import find_methods
 from dlrover_nb.core.structs.decisions.actions import ActionChoice, AdjustBatches, SetSize
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
@@ -68,7 +69,8 @@ class SlowJob:
         self.own: dict[str, SetSize] = {}
         self.costs: dict[str, BatchCost] = {}  # as workers have measured them
         self.demand: dict[str, float] = {}  # cores that a node would use, if it had them
-        self.controller = Controller(first, self.settings, policy=self.policy)
+        self.methods = find_methods(self.spec)
+        self.controller = Controller(first, self.settings, policy=self.policy, stragglers=self.methods)
         for node, role in self.nodes:
             self.tell(NodeStarted(0.0, node, role, 1.0))
         self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
@@ -179,7 +181,7 @@ class SlowJob:
 
     def check_replay(self) -> None:
         """Check that the journal leads to the same state."""
-        again = replay(self.journal, self.settings, policy=self.policy)
+        again = replay(self.journal, self.settings, policy=self.policy, stragglers=self.methods)
         assert again.view() == self.view
         assert again.story() == self.controller.story()
         assert self.remembered == self.view.mitigations

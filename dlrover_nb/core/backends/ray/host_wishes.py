@@ -133,7 +133,8 @@ def _machines() -> list[str]:
 
 def _new(config: NodeConfig, on: Mapping[str, str]) -> NewNode:
     avoid = tuple((on[node], node) for node in config.avoid if node in on)
-    return NewNode(config.node, config.role, config.cpu, config.memory_mib, avoid)
+    cpu_weight = config.spec.tuning.qore.cpu_weight
+    return NewNode(config.node, config.role, config.cpu, config.memory_mib, avoid, cpu_weight)
 
 
 def _is_ps(node: str) -> bool:

@@ -8,6 +8,7 @@ from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
+from dlrover_nb.core.straggler.methods import find_methods
 from dlrover_nb.core.structs.decisions.decisions import Decision, version_of
 from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -57,7 +58,12 @@ class SimulatedRun:
         self, job: SimJob, submitted: JobSubmitted, capacity: Capacity, settings: ControllerSettings
     ) -> None:
         self._job, self._capacity = job, capacity
-        self._controller = Controller(submitted, settings, policy=find_policy(submitted.spec.policy))
+        self._controller = Controller(
+            submitted,
+            settings,
+            policy=find_policy(submitted.spec.policy),
+            stragglers=find_methods(submitted.spec),
+        )
         self._telemetry = JobTelemetry(n_job_row=N_JOB_ROW, n_node_row=N_NODE_ROW)
         self._lines: dict[str, list[LogLine]] = {}  # of each node, the dead ones too
         self._fit: FitSummary | None = None

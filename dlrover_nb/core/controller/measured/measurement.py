@@ -145,7 +145,7 @@ class Measurement:
         self._n_sample_done = 0
         self.quality = QualityLog(spec, n_sample_total)
         self._windows = SteadyWindows(settings, spec)
-        self._use = UseLog(settings.settle_s, spec.link_gbit_per_s)
+        self._use = UseLog(settings.settle_s, spec.link_gbit_per_s, spec.tuning.nearchus)
         self._samples: dict[ResourcePlan, deque[ProfileSample]] = {}
         self._older = OlderWindows()
         self._run = RunStart()  # of the running plan, since it was changed to

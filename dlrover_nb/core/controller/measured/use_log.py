@@ -1,7 +1,7 @@
 """What the nodes of a job use: the last reports of the present plan, and the cores that earlier plans used.
 
-Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_link` reports of
-each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
+Kept are numbers, as a snapshot holds them and a large job has hundreds of nodes: the last `n_network` reports
+of each node of the plan, and one figure of each of the last plans. No report says that a node was lost; where
 more nodes report than a plan has, the one that was silent for longest is dropped (as in `last_reports`).
 
 A link's capacity is what the job file says, else the most that a probe of any worker carried. A probe may be
@@ -20,8 +20,9 @@ from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.bottleneck import PAPER, JobUse, NodeUse, PlanUse
+from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse
 from dlrover_nb.core.bottleneck.use import bytes_per_s
+from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ BYTES_PER_GBIT = 1e9 / 8
 class _Reports:
     """The last reports of one node."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, tuning: Nearchus) -> None:
+        self._n_stable = tuning.n_stable
         self.role, self.heard_s, self.longest_s = role, 0.0, 0.0
-        self.cores: deque[float] = deque(maxlen=PAPER.n_link)
-        self.bytes_per_s: deque[float] = deque(maxlen=PAPER.n_link)
+        self.cores: deque[float] = deque(maxlen=tuning.n_network)
+        self.bytes_per_s: deque[float] = deque(maxlen=tuning.n_network)
 
     @property
     def carried(self) -> float:
@@ -51,8 +53,8 @@ class _Reports:
         A message counts in the moment in which it is handed over, so that a single report may seem to have
         carried more than the link can.
         """
-        last = tuple(islice(reversed(self.bytes_per_s), PAPER.n_stable))
-        return fmean(last) if len(last) == PAPER.n_stable else 0.0
+        last = tuple(islice(reversed(self.bytes_per_s), self._n_stable))
+        return fmean(last) if len(last) == self._n_stable else 0.0
 
 
 class UseLog:
@@ -64,10 +66,14 @@ class UseLog:
         Time after a change of plan that is left out.
     link_gbit_per_s
         Capacity of a node's link; None: the most that a worker measured, if any did.
+    tuning
+        Parameters of NEARCHUS; None: the paper's.
     """
 
-    def __init__(self, settle_s: float, link_gbit_per_s: float | None) -> None:
-        self._settle_s = settle_s
+    def __init__(
+        self, settle_s: float, link_gbit_per_s: float | None, tuning: Nearchus | None = None
+    ) -> None:
+        self._settle_s, self._tuning = settle_s, tuning or Nearchus()
         self._given, self._measured = link_gbit_per_s, 0.0
         self._carried = 0.0  # bytes per second, the most of any PS so far
         self._from_s = 0.0
@@ -92,7 +98,7 @@ class UseLog:
         before, self._own = self._own, {each.node: each for each in sizes}
         if before != self._own:
             self._from_s = at_s + self._settle_s
-            self._nodes = {name: _Reports(each.role) for name, each in self._nodes.items()}
+            self._nodes = {name: _Reports(each.role, self._tuning) for name, each in self._nodes.items()}
 
     def keep(self, node: str) -> None:
         """Note that a node keeps its size until the plan changes."""
@@ -109,7 +115,7 @@ class UseLog:
             return
         if sample.node not in self._nodes:
             self._make_place(sample.role, self._plan.role(sample.role).count)
-            self._nodes[sample.node] = _Reports(sample.role)
+            self._nodes[sample.node] = _Reports(sample.role, self._tuning)
         node = self._nodes[sample.node]
         node.heard_s, node.longest_s = at_s, max(node.longest_s, sample.window_s)
         if sample.window_s < node.longest_s / 2:
@@ -132,11 +138,11 @@ class UseLog:
         if plan is None:
             return None
         nodes = tuple(
-            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib)
+            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib, self._tuning)
             for name, r in self._nodes.items()
             for own in (self._own.get(name) or plan.role(r.role),)
         )
-        return JobUse(plan, nodes, tuple(self._earlier), *self._link(), frozenset(self._kept))
+        return JobUse(plan, nodes, tuple(self._earlier), *self._link(), frozenset(self._kept), self._tuning)
 
     def _link(self) -> tuple[float | None, str]:
         """Return the capacity of a node's link in bytes per second, and how it is known or why it is not."""
@@ -144,7 +150,7 @@ class UseLog:
         if not gbit_per_s:
             return None, ""
         link = gbit_per_s * BYTES_PER_GBIT
-        if PAPER.link * self._carried <= link:
+        if self._tuning.link_share * self._carried <= link:
             return link if self._given else max(link, self._carried), source
         carried = self._carried / BYTES_PER_GBIT
         return None, f"a PS carried {carried:.2g} Gbit/s, more than {source} ({gbit_per_s:.2g} Gbit/s)"

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.controller.mitigations.mitigation_checks import MitigationContext, is_for_programs
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.straggler.arbiter import Limits, Order, arbitrate, recovered
-from dlrover_nb.core.straggler.solutions import SOLUTIONS
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
     AdjustRates,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.state.undo_log import UndoLog
     from dlrover_nb.core.straggler.arbiter import Facts, Refusal
     from dlrover_nb.core.straggler.situation import Situation
+    from dlrover_nb.core.straggler.solutions import Solution
     from dlrover_nb.core.structs.decisions.actions import Action, Proposed
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation
     from dlrover_nb.core.structs.views.events import PlanApplied
@@ -78,9 +78,11 @@ class Mitigations:
         Its nodes, and how their cores may change.
     book
         Its actions.
+    solution
+        What is asked what would help.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its parts, all by keyword
         self,
         *,
         state: JobState,
@@ -89,7 +91,9 @@ class Mitigations:
         nodes: SlowNodes,
         cores: NodeCores,
         book: MitigationBook,
+        solution: Solution,
     ) -> None:
+        self._solution = solution
         self._state, self._story, self._undo = state, story, undo
         self._nodes, self._cores, self._book = nodes, cores, book
         self._last_at_s: dict[str, float] = {}  # by node: when the last action was ordered
@@ -152,7 +156,7 @@ class Mitigations:
     def _propose(self, situation: Situation, facts: Facts) -> None:
         running, at_s = self._book.running, facts.at_s
         try:
-            answers = SOLUTIONS[self._state.spec.stragglers](self._nodes.findings, situation)
+            answers = self._solution(self._nodes.findings, situation)
         except InvalidValueError as error:  # no sizes sum to the global batch
             self._tell("solution", "", f"{self._state.spec.stragglers} has no solution: {error}", at_s)
             self.expire(at_s, f"{self._state.spec.stragglers} has no solution any more")
@@ -161,7 +165,7 @@ class Mitigations:
         answers = tuple(each for each in answers if each.action.is_global or each.action.node in recent)
         moves = self._cores.moves(self._book.open, at_s)
         proposed = [each for each in (*answers, *moves) if self._may_propose(each.action, at_s)]
-        limits = Limits(cooldown_s=2 * self._state.spec.straggler_window_s)
+        limits = Limits(cooldown_s=self._state.spec.long_window_s)
         decided = arbitrate(proposed, facts, limits)
         for refusal in decided.refusals:
             if running is not None and not differs(running.action.action, refusal.action):

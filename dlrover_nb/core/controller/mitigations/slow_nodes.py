@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlrover_nb.core.controller.settings import ControllerSettings
+    from dlrover_nb.core.straggler.rules import Rule
     from dlrover_nb.core.structs.decisions.actions import Action
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
@@ -71,6 +72,8 @@ class SlowNodes:
         From which mean wait on the cluster is busy.
     spec
         The job: its windows, its batch, how workers keep in step.
+    rule
+        What finds slow nodes.
 
     Attributes
     ----------
@@ -82,11 +85,10 @@ class SlowNodes:
         Of nodes that do not have the size of their role.
     """
 
-    def __init__(self, settings: ControllerSettings, spec: JobSpec) -> None:
+    def __init__(self, settings: ControllerSettings, spec: JobSpec, rule: Rule) -> None:
         self._settings, self._spec = settings, spec
-        short_s = spec.straggler_window_s
-        self._monitor = Monitor(MonitorSettings(short_s=short_s, long_s=2 * short_s))
-        self._review_s, self._reviewed_s = max(short_s / 10, LEAST_REVIEW_S), 0.0
+        self._monitor = Monitor(MonitorSettings.of(spec), rule)
+        self._review_s, self._reviewed_s = max(spec.straggler_window_s / 10, LEAST_REVIEW_S), 0.0
         self._plan: ResourcePlan | None = None  # the last one that was steady
         self._heard_s: dict[Role, dict[str, float]] = {role: {} for role in Role}
         self._n_iter: dict[str, int | None] = {}  # of workers; None: none yet
@@ -216,6 +218,7 @@ class SlowNodes:
             exchange_s=sum(each.exchange_s for each in times) / len(times) if times else None,
             spread=self._monitor.spread(at_s),
             global_batch=self._global_batch(len(workers)),
+            tuning=self._spec.tuning.antdt,
         )
 
     @property

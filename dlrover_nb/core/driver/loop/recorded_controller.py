@@ -18,6 +18,7 @@ from dlrover_nb.core.driver.loop import master_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import DlroverError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.journal import Journal, compress, read_journal, read_snapshot, segments
+from dlrover_nb.core.straggler.methods import find_methods
 from dlrover_nb.core.structs.views.events import JobSubmitted, NodeReported, Remember, Scale
 from dlrover_nb.core.telemetry import JobTelemetry
 
@@ -110,7 +111,12 @@ class RecordedController:
         return float("-inf") if self._controller is None else self._controller.at_s
 
     def _new(self, job: JobSubmitted) -> Controller:
-        return Controller(job, self._settings, policy=find_policy(job.spec.policy))
+        return Controller(
+            job,
+            self._settings,
+            policy=find_policy(job.spec.policy),
+            stragglers=find_methods(job.spec),
+        )
 
     def _handle(self, event: Event) -> tuple[Instruction, ...]:
         if self._controller is None and isinstance(event, JobSubmitted):

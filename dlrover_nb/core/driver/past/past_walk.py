@@ -12,6 +12,7 @@ from dlrover_nb.core.driver.loop import job_snapshot, master_snapshot
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.errors import DlroverError, WireError
 from dlrover_nb.core.rundir.journal import read_snapshot
+from dlrover_nb.core.straggler.methods import find_methods
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import (
@@ -113,7 +114,12 @@ class Walk:
         return orders
 
     def _new(self, job: JobSubmitted) -> Controller:
-        return Controller(job, self._settings, policy=find_policy(job.spec.policy))
+        return Controller(
+            job,
+            self._settings,
+            policy=find_policy(job.spec.policy),
+            stragglers=find_methods(job.spec),
+        )
 
     def _handle(self, event: Event) -> tuple[Instruction, ...]:
         if self.controller is not None:

@@ -109,7 +109,8 @@ def small_start(spec: JobSpec, capacity: Capacity) -> ResourcePlan | None:
     quota = spec.bounds.quota_cpu
     if spec.policy != NAME or spec.plan != DEFAULT_PLAN or quota is None:
         return None
-    plan = start_plan(spec.plan, completed(spec.bounds, capacity, spec.plan), quota)
+    bounds, share = completed(spec.bounds, capacity, spec.plan), spec.tuning.nearchus.start_share
+    plan = start_plan(spec.plan, bounds, quota, share)
     own = spec.pins.applied(plan)
     return own if has_room(own, capacity, spec.bounds) else None
 

@@ -55,8 +55,9 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     controller.
     """
     own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
+    settings = warmstart.WarmStartSettings.of(spec.tuning.dlrover_rm)
     into = warmstart.into_space(bounds, capacity, spec.pins, own.gpus)
-    start = warmstart.warm_start(traits, past, into=into)
+    start = warmstart.warm_start(traits, past, into=into, settings=settings)
     if start is None:
         return Start(own, None, "We start with the requested plan: no similar job has finished yet.")
     price, budget = pricing.cost_per_hour(start.plan, spec.prices), spec.budget_per_hour

@@ -15,7 +15,7 @@ from dlrover_nb.core.structs.job.early_stopping import EarlyStopping
 from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
 from dlrover_nb.core.structs.job.external import ExternalSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
-from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 from dlrover_nb.core.structs.job.spec_choices import (
     Admission,
     DataFormat,
@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.tuning import JobTuning
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
@@ -367,9 +368,13 @@ class JobSpec(BareRepr):
     migration
         How parameters move to other PS.
     stragglers
-        What answers slow nodes: proposed in suggest mode, done in auto mode.
+        What answers slow nodes: proposed in suggest mode, done in auto mode. One of `SolutionName`, or one
+        that an installed package adds.
+    straggler_rule
+        What finds slow nodes: one of `RuleName`, or one that an installed package adds.
     straggler_window_s
-        A node that is slow over this time is a transient straggler, over twice this time a persistent one.
+        A node that is slow over this time is a transient straggler, over `long_window_s` too a persistent
+        one.
     early_stopping
         When to end training before its last pass; None means never.
     max_skipped_batches
@@ -388,6 +393,8 @@ class JobSpec(BareRepr):
         Words of its user's own, by which lists of jobs are filtered.
     device
         Where workers compute the dense part of the model.
+    tuning
+        Parameters that the papers leave to operators.
     foreign
         The programs of an external job, in pods only. Of the settings of training only those of shards
         (batch_size, shard_batches, epochs, seed) apply, to programs that get rows from the job's master.
@@ -423,7 +430,7 @@ class JobSpec(BareRepr):
     overlap: bool = True
     checkpoint_url: str = ""
     migration: Migration = Migration.SEAMLESS
-    stragglers: SolutionName = SolutionName.ANTDT_ND
+    stragglers: str = SolutionName.ANTDT_ND
     straggler_window_s: float = 300.0
     early_stopping: EarlyStopping | None = None
     max_skipped_batches: int = 10
@@ -438,6 +445,8 @@ class JobSpec(BareRepr):
     budget_total: float | None = None
     tags: tuple[str, ...] = ()
     device: Device = Device.AUTO
+    tuning: JobTuning = field(default_factory=JobTuning)
+    straggler_rule: str = RuleName.ROBUST
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -447,6 +456,12 @@ class JobSpec(BareRepr):
                 _check.within("epochs" if name == "n_epoch" else name, value, least, most)
         _check.seed(self.seed)
         _check.above_zero("straggler_window_s", self.straggler_window_s)
+        _check.at_least(
+            "tuning.antdt.long_window_s",
+            self.long_window_s,
+            self.straggler_window_s,
+            hint="it holds the short window, straggler_window_s",
+        )
         for name in _ABOVE_ZERO:
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))
@@ -484,6 +499,12 @@ class JobSpec(BareRepr):
     def is_priced(self) -> bool:
         """Whether the price of all that its nodes have is known."""
         return self.prices.per_hour(1.0, 1.0, self.n_gpu) is not None
+
+    @property
+    def long_window_s(self) -> float:
+        """L^per of AntDT: who is slow over so many seconds too is a persistent straggler."""
+        own_s = self.tuning.antdt.long_window_s
+        return 2 * self.straggler_window_s if own_s is None else own_s
 
     @property
     def training_words(self) -> str:

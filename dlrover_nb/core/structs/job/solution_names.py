@@ -1,8 +1,15 @@
-"""Names of what can be asked for actions against stragglers."""
+"""Names of what finds stragglers, and of what can be asked for actions against them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class RuleName(StrEnum):
+    """A rule of `core.straggler.rules`, by its name."""
+
+    ROBUST = "robust"
+    RATIO = "ratio"  # AntDT's
 
 
 class SolutionName(StrEnum):

@@ -89,7 +89,11 @@ class KubernetesBackend:
         spec = job.spec
         tenant = Tenant(self._name, site.api.namespace, spec.kubernetes, spec.plan.total_gpu)
         self._capacity_informer = CapacityInformer(site.api, tenant, job.capacity, self._mine)
-        self._wishes = HostWishes(self._capacity_informer.hosts, is_on=job.spec.kubernetes.spread)
+        self._wishes = HostWishes(
+            self._capacity_informer.hosts,
+            is_on=job.spec.kubernetes.spread,
+            cpu_weight=job.spec.tuning.qore.cpu_weight,
+        )
         self._pause_s, self._chance = 0.0, random.Random()  # noqa: S311 - spreads requests, hides nothing
         self._refusals, self._n_refused = Refusals(job.spec), 0
         self._sizes_refused = RefusedSizes()

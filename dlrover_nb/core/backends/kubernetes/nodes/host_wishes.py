@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.nodes.orders import Create
 from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import ENDED, requests_of
 from dlrover_nb.core.deadline.host_choice import Host, NewNode, wishes
+from dlrover_nb.core.deadline.utilisation import CPU_WEIGHT
 from dlrover_nb.core.manifests.host_affinity import wish_of, with_wish, without_hosts
 from dlrover_nb.core.manifests.pod_parts import NODE_LABEL, ROLE_LABEL
 from dlrover_nb.core.structs.cluster.cluster_load import Amount, total
@@ -37,10 +38,14 @@ class HostWishes:
         is not known now.
     is_on
         Whether wishes are made.
+    cpu_weight
+        Weight of a machine's cores in its load (alpha 1 of Qore-DL).
     """
 
-    def __init__(self, hosts: Callable[[], Sequence[Host]], *, is_on: bool) -> None:
-        self._hosts, self._is_on = hosts, is_on
+    def __init__(
+        self, hosts: Callable[[], Sequence[Host]], *, is_on: bool, cpu_weight: float = CPU_WEIGHT
+    ) -> None:
+        self._hosts, self._is_on, self._cpu_weight = hosts, is_on, cpu_weight
         self._avoid: dict[str, tuple[str, ...]] = {}
 
     def avoid(self, node: str, others: tuple[str, ...]) -> None:
@@ -63,7 +68,8 @@ class HostWishes:
         hosts = _with_own(self._hosts(), (pod for pod in standing if not _has_ended(pod)))
         keys = {host.name: host.key for host in hosts}
         slow = {c.node: [(on[o], o) for o in self._avoid.get(c.node, ()) if o in on] for c in creates}
-        new = [_new(c, [(keys.get(at, at), o) for at, o in slow[c.node]]) for c in creates]
+        avoid = {c.node: tuple((keys.get(at, at), o) for at, o in slow[c.node]) for c in creates}
+        new = [_new(c, avoid[c.node], self._cpu_weight) for c in creates]
         wish_of = wishes(hosts, new)
         pods_of = {c.node: with_wish(c.pod, wish_of[c.node]) for c in creates if c.node in wish_of}
         if not hosts:
@@ -93,10 +99,10 @@ def _with_own(hosts: Iterable[Host], own: Iterable[Doc]) -> list[Host]:
     return list(by_name.values())
 
 
-def _new(order: Create, slow: Iterable[tuple[str, str]]) -> NewNode:
+def _new(order: Create, avoid: tuple[tuple[str, str], ...], cpu_weight: float) -> NewNode:
     role = Role(order.pod["metadata"]["labels"][ROLE_LABEL])
     cpu, mib = requests_of(order.pod)
-    return NewNode(order.node, role, cpu, int(mib), tuple(slow))
+    return NewNode(order.node, role, cpu, int(mib), avoid, cpu_weight)
 
 
 def _node_of(pod: Doc) -> str:

@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.job.solution_names import SolutionName
 from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
@@ -118,7 +118,10 @@ def _accumulated(workers: Sequence[WorkerState], total: int) -> dict[str, Part]:
     return parts
 
 
-_SOLVERS = {SolutionName.LB_BSP: _one_batch, SolutionName.ANTDT_DD: _accumulated}
+_SOLVERS: Mapping[str, Callable[[Sequence[WorkerState], int], dict[str, Part]]] = {
+    SolutionName.LB_BSP: _one_batch,
+    SolutionName.ANTDT_DD: _accumulated,
+}
 
 
 class Speeds:
