@@ -144,7 +144,7 @@ class Screen:
         if not (name := self.tabs.to_open):
             return
         charts = self.chart_grid.open(name, state) if name in self.chart_grid.pages else ()
-        with self.stage.changed():
+        with self.stage.changed(self.tabs.page(name)):
             self.tabs.open(name, (*map(pane, self._texts.get(name, ())), *charts))
 
     def _bind_presses(self) -> None:

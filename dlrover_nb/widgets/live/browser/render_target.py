@@ -161,18 +161,24 @@ class RenderTarget:
         self._root = other._root
 
     @contextmanager
-    def changed(self) -> Iterator[None]:
+    def changed(self, part: Any = None) -> Iterator[None]:  # noqa: ANN401 - panel has no types
         """Hold changes that bring new models, and send them with every style sheet inline.
 
         Panel makes a first render self-contained but takes style sheets of what is added later from its
         CDN, and nothing may be asked of an outside host.
+
+        Parameters
+        ----------
+        part
+            The layout that gets new models; None: any.
         """
         if self._doc is not None:
             yield
             return
         with self.lock, self._root.lock, self._frozen(), block_comm():
             yield
-            for root, _parent in self._root.layout._models.values():  # noqa: SLF001 - the models just made
+            layout = self._root.layout if part is None else part
+            for root, _parent in layout._models.values():  # noqa: SLF001 - the models just made
                 for model in root.select({"type": UIElement}):
                     patch_inline_stylesheets(model)
         self.push()
@@ -279,11 +285,11 @@ def _collected_once(models: Any) -> Iterator[None]:  # noqa: ANN401 - bokeh has 
         yield  # held already, further out
         return
     calls: list[None] = []
-    models.invalidate = lambda: calls.append(None)
+    models.invalidate = models.recompute = lambda: calls.append(None)  # Bokeh calls the one, Panel the other
     try:
         yield
     finally:
-        del models.invalidate
+        del models.invalidate, models.recompute
         if calls:
             models.invalidate()
 

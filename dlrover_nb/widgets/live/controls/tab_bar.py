@@ -62,6 +62,10 @@ class TabBar:
         """The name of the page that is shown, if it has no parts yet; empty: it has, or none is shown."""
         return self.chosen if self.chosen and not self._pages[self.chosen].objects else ""
 
+    def page(self, name: str) -> Any:  # noqa: ANN401 - panel has no types
+        """Return the layout of a page."""
+        return self._pages[name]
+
     def open(self, name: str, parts: Sequence[object]) -> None:
         """Give the chosen page its parts, and show it."""
         self._pages[name].objects = [*parts]
