@@ -8,6 +8,9 @@ is unknown, PSN can neither be claimed nor excluded, and the sentence says so.
 Some cores cannot be taken from a role: pins fix them, or its nodes have the smallest size already. That they
 are idle says nothing about a bottleneck, so such a role is left out of the share that is judged. Rejected:
 the share of all cores, which a small job with a pinned PS can never raise.
+
+Where workers compute on GPUs that are busy nearly all the time, these are what limits the job, whatever its
+cores do: each worker more brings another. The paper has no GPUs.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.bottleneck.thresholds import PAPER
-from dlrover_nb.core.bottleneck.use import BOTH, efficiency
+from dlrover_nb.core.bottleneck.use import BOTH, efficiency, gpu_share
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.bottleneck.use import JobUse, NodeUse
 
 BITS_PER_GBIT = 1e9
+GPU_BUSY = 0.9  # share of the time from which on GPUs limit a job
 LINK_UNKNOWN = (
     "we do not know whether a PS's network is full, because no worker has measured its link: set "
     "link_gbit_per_s to the capacity of a node's link"
@@ -39,6 +43,7 @@ class Bottleneck(StrEnum):
     NONE = "none"
     MAXIMUM_UTILIZATION = "maximum utilization"  # MU of NEARCHUS
     PS_NETWORK = "network of a PS"  # PSN of NEARCHUS
+    GPU = "GPUs of workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Diagnosis:
         Of all nodes.
     network
         What is known of the PS's links, as a clause.
+    gpu
+        Share of the time in which the workers' GPUs computed; None: they have none, or nothing counts that.
     """
 
     bottleneck: Bottleneck
@@ -64,13 +71,18 @@ class Diagnosis:
     ps: float
     allocated_cores: float
     network: str
+    gpu: float | None = None
 
     @property
     def words(self) -> str:
         """The bottleneck and its numbers in one sentence."""
         shares = f"workers {percent(self.worker)}, PS {percent(self.ps)}"
         used = f"{percent(self.job)} of {self.allocated_cores:g} cores are used ({shares})"
+        if self.gpu is not None:
+            used += f", and GPUs compute {percent(self.gpu)} of the time"
         match self.bottleneck:
+            case Bottleneck.GPU:
+                return f"The GPUs of the workers are the bottleneck: {used}."
             case Bottleneck.PS_NETWORK:
                 return f"The network of a PS is the bottleneck: {self.network}; {used}."
             case Bottleneck.MAXIMUM_UTILIZATION:
@@ -91,8 +103,10 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
         return None
     free = frozenset(BOTH - frozenset(fixed)) or BOTH
     judged, job = efficiency(use.of(free)), efficiency(use.nodes)
-    full = _fullest(use)
-    if judged >= PAPER.job:
+    full, gpu = _fullest(use), gpu_share(use.of({Role.WORKER}))
+    if gpu is not None and gpu >= GPU_BUSY:
+        bottleneck = Bottleneck.GPU
+    elif judged >= PAPER.job:
         bottleneck = Bottleneck.NONE
     else:
         bottleneck = Bottleneck.MAXIMUM_UTILIZATION if full is None else Bottleneck.PS_NETWORK
@@ -104,6 +118,7 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
         efficiency(use.of({Role.PS})),
         round(sum(node.allocated_cores for node in use.nodes), 2),
         _network(use, full),
+        gpu,
     )
 
 

@@ -61,6 +61,8 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
     match diagnosis.bottleneck:
         case Bottleneck.NONE:
             return (Remedy.SCALE_UP,)
+        case Bottleneck.GPU:
+            return (Remedy.ADD_WORKER,)
         case Bottleneck.PS_NETWORK:
             add: tuple[Remedy, ...] = (Remedy.ADD_PS,)
         case Bottleneck.MAXIMUM_UTILIZATION:

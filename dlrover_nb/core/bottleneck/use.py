@@ -36,6 +36,9 @@ class NodeUse:
         Of the busier direction of its link, of each sample; zero where it is not measured.
     memory_mib
         What it may use; 0: not told.
+    gpu_busy
+        Share of the time in which its GPUs computed, of each sample; empty: it has none, or nothing counts
+        that.
     """
 
     node: str
@@ -44,6 +47,7 @@ class NodeUse:
     used_cores: tuple[float, ...]
     bytes_per_s: tuple[float, ...] = ()
     memory_mib: int = 0
+    gpu_busy: tuple[float, ...] = ()
 
     def cores(self) -> float:
         """Return the mean of the last samples (u_i)."""
@@ -109,6 +113,12 @@ class JobUse:
         n_node = self.plan.worker.count + self.plan.ps.count
         enough = len(self.nodes) == n_node and all(len(n.used_cores) >= PAPER.n_stable for n in self.nodes)
         return enough and self.cores() > 0
+
+
+def gpu_share(nodes: Sequence[NodeUse]) -> float | None:
+    """Return the share of the time in which the GPUs of some nodes computed lately; None: not known."""
+    shares = [fmean(node.gpu_busy[-PAPER.n_stable :]) for node in nodes if node.gpu_busy]
+    return fmean(shares) if shares else None
 
 
 def efficiency(nodes: Sequence[NodeUse]) -> float:

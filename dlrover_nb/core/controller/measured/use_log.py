@@ -31,6 +31,7 @@ class _Reports:
         self.role, self.heard_s, self.longest_s = role, 0.0, 0.0
         self.cores: deque[float] = deque(maxlen=PAPER.n_link)
         self.bytes_per_s: deque[float] = deque(maxlen=PAPER.n_link)
+        self.gpu_busy: deque[float] = deque(maxlen=PAPER.n_link)
 
 
 class UseLog:
@@ -93,6 +94,8 @@ class UseLog:
             return
         node.cores.append(sample.cpu_cores)
         node.bytes_per_s.append(bytes_per_s(sample))
+        if sample.gpu_busy is not None:
+            node.gpu_busy.append(sample.gpu_busy)
 
     def _make_place(self, role: Role, n_node: int) -> None:
         """Drop the node of a role that was silent for longest, where all places of the plan are taken."""
@@ -107,7 +110,15 @@ class UseLog:
         if plan is None:
             return None
         nodes = tuple(
-            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib)
+            NodeUse(
+                name,
+                r.role,
+                own.cpu,
+                tuple(r.cores),
+                tuple(r.bytes_per_s),
+                own.memory_mib,
+                tuple(r.gpu_busy),
+            )
             for name, r in self._nodes.items()
             for own in (self._own.get(name) or plan.role(r.role),)
         )
