@@ -353,3 +353,30 @@ def test_a_move_says_who_uses_how_much():
         "By nearchus: ps-0 uses 30 % of its cores and the others 100 %; "
         "the 2 cores of all 2 parameter servers go where they are used"
     )
+
+
+def with_gpus(use: JobUse, busy: float) -> JobUse:
+    nodes = (replace(each, gpu_busy=(busy,) * 9 if each.role is Role.WORKER else ()) for each in use.nodes)
+    return replace(use, nodes=tuple(nodes))
+
+
+@given(shares, shares, st.floats(0, 1))
+def test_busy_gpus_limit_a_job_whatever_its_cores_do_and_idle_ones_change_no_verdict(worker, ps, busy):
+    use = used(plan(2, 1.0, 1, 1.0), worker, ps, link=GBIT)
+    plain, found = diagnose(use), diagnose(with_gpus(use, busy))
+    assert plain is not None
+    assert found is not None
+    assert (found.bottleneck is Bottleneck.GPU) == (busy >= 0.9)
+    if found.bottleneck is not Bottleneck.GPU:
+        assert replace(found, gpu=None) == plain
+    assert "GPU" not in plain.words
+
+
+def test_gpus_that_compute_all_the_time_ask_for_workers_who_bring_others():
+    found = diagnose(with_gpus(used(plan(2, 1.0, 1, 1.0), 0.2, 0.3), 0.97))
+    assert found is not None
+    assert wanted(found) == (Remedy.ADD_WORKER,)
+    assert found.words == (
+        "The GPUs of the workers are the bottleneck: 23 % of 3 cores are used (workers 20 %, PS 30 %), and GPUs "
+        "compute 97 % of the time."
+    )

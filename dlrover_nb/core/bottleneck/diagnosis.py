@@ -10,6 +10,9 @@ and the sentence says so.
 Some cores cannot be taken from a role: pins fix them, or its nodes have the smallest size already. That they
 are idle says nothing about a bottleneck, so such a role is left out of the share that is judged. Rejected:
 the share of all cores, which a small job with a pinned PS can never raise.
+
+Where workers compute on GPUs that are busy nearly all the time, these are what limits the job, whatever its
+cores do: each worker more brings another. The paper has no GPUs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import percent
-from dlrover_nb.core.bottleneck.use import BOTH, efficiency
+from dlrover_nb.core.bottleneck.use import BOTH, efficiency, gpu_share
 from dlrover_nb.core.structs.job.tuning import Nearchus
 from dlrover_nb.core.structs.plan.resources import Role
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 BITS_PER_GBIT = 1e9
 NO_PROBE = "no worker has measured its link"
+GPU_BUSY = 0.9  # share of the time from which on GPUs limit a job
 
 
 class Bottleneck(StrEnum):
@@ -39,6 +43,7 @@ class Bottleneck(StrEnum):
     MAXIMUM_UTILIZATION = "maximum utilization"  # MU of NEARCHUS
     PS_NETWORK = "network of a PS"  # PSN of NEARCHUS
     PS_COMPUTE = "computing of a PS"  # PSC of NEARCHUS
+    GPU = "GPUs of workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Diagnosis:
         What is known of the PS's links, and of the PS that uses most of its cores, as clauses.
     tuning
         Parameters of NEARCHUS by which it was made.
+    gpu
+        Share of the time in which the workers' GPUs computed; None: they have none, or nothing counts that.
     """
 
     bottleneck: Bottleneck
@@ -68,13 +75,18 @@ class Diagnosis:
     network: str
     busiest: str
     tuning: Nearchus = field(default_factory=Nearchus)
+    gpu: float | None = None
 
     @property
     def words(self) -> str:
         """The bottleneck and its numbers in one sentence."""
         shares = f"workers {percent(self.worker)}, PS {percent(self.ps)}"
         used = f"{percent(self.job)} of {self.allocated_cores:g} cores are used ({shares})"
+        if self.gpu is not None:
+            used += f", and GPUs compute {percent(self.gpu)} of the time"
         match self.bottleneck:
+            case Bottleneck.GPU:
+                return f"The GPUs of the workers are the bottleneck: {used}."
             case Bottleneck.PS_NETWORK:
                 return f"The network of a PS is the bottleneck: {self.network}; {used}."
             case Bottleneck.PS_COMPUTE:
@@ -98,8 +110,9 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
     free = frozenset(BOTH - frozenset(fixed)) or BOTH
     judged, full = efficiency(use.of(free)), _fullest(use)
     busiest = max(use.of({Role.PS}), key=lambda node: node.efficiency())
+    gpu = gpu_share(use.of({Role.WORKER}))
     return Diagnosis(
-        _bottleneck(judged, full, busiest, use.tuning),
+        Bottleneck.GPU if (gpu or 0.0) >= GPU_BUSY else _bottleneck(judged, full, busiest, use.tuning),
         judged,
         efficiency(use.nodes),
         efficiency(use.of({Role.WORKER})),
@@ -108,6 +121,7 @@ def diagnose(use: JobUse, *, fixed: Collection[Role] = ()) -> Diagnosis | None:
         _network(use, full),
         f"{busiest.node} uses {percent(busiest.efficiency())} of its {busiest.allocated_cores:g} cores",
         use.tuning,
+        gpu,
     )
 
 

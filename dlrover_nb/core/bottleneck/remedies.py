@@ -85,6 +85,8 @@ def wanted(diagnosis: Diagnosis) -> tuple[Remedy, ...]:
     match diagnosis.bottleneck:
         case Bottleneck.NONE:
             return grow
+        case Bottleneck.GPU:
+            return (Remedy.MORE_WORKERS,)
         case Bottleneck.PS_NETWORK:
             add: tuple[Remedy, ...] = (Remedy.ADD_PS,)
         case Bottleneck.PS_COMPUTE:

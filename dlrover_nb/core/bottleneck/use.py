@@ -38,6 +38,9 @@ class NodeUse:
         What it may use; 0: not told.
     tuning
         Parameters of NEARCHUS.
+    gpu_busy
+        Share of the time in which its GPUs computed, of each sample; empty: it has none, or nothing counts
+        that.
     """
 
     node: str
@@ -47,6 +50,7 @@ class NodeUse:
     bytes_per_s: tuple[float, ...] = ()
     memory_mib: int = 0
     tuning: Nearchus = field(default_factory=Nearchus)
+    gpu_busy: tuple[float, ...] = ()
 
     def cores(self) -> float:
         """Return the mean of the last samples (u_i)."""
@@ -125,6 +129,12 @@ class JobUse:
         least = self.tuning.n_stable
         enough = len(self.nodes) == n_node and all(len(n.used_cores) >= least for n in self.nodes)
         return enough and self.cores() > 0
+
+
+def gpu_share(nodes: Sequence[NodeUse]) -> float | None:
+    """Return the share of the time in which the GPUs of some nodes computed lately; None: not known."""
+    shares = [fmean(node.gpu_busy[-node.tuning.n_stable :]) for node in nodes if node.gpu_busy]
+    return fmean(shares) if shares else None
 
 
 def efficiency(nodes: Sequence[NodeUse]) -> float:

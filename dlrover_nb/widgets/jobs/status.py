@@ -309,18 +309,24 @@ def commands(job: str, proposal: Proposal) -> tuple[str, ...]:
     )
 
 
+_NODE_COLUMNS = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "step")
+
+
 def nodes_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the nodes."""
     nodes = snapshot.nodes
     if not nodes:
         return (Paragraph("No nodes: the job has ended." if snapshot.phase.is_final else "No nodes yet."),)
-    head = ("node", "phase", "cpu used / limit", "memory", "of limit", "limits are", "network", "step")
     shown = _outstanding(nodes)
     n_more = len(nodes) - len(shown)
     more = f"{n_more} more nodes, ready and with less memory in use, are not shown." if n_more else ""
     note = " ".join(filter(None, (more, _limits_note(nodes))))
     waits = (Paragraph(f"{line[0].upper()}{line[1:]}", Tone.WARNING) for line in waits_told(nodes))
-    table = Table("Nodes", head, tuple(_node_row(n) for n in shown), note)
+    head: tuple[str, ...] = _NODE_COLUMNS
+    rows = [_node_row(n) for n in shown]
+    if any(n.last is not None and n.last.gpu_busy is not None for n in nodes):
+        head, rows = (*head, "GPU"), [(*row, _gpu(n)) for row, n in zip(rows, shown, strict=True)]
+    table = Table("Nodes", head, tuple(rows), note)
     return (table, *waits, *host_blocks(shown))
 
 
@@ -346,6 +352,12 @@ def _node_row(node: NodeView) -> tuple[str, ...]:
         _network(node),
         units.duration(last.iter_s if last else None),
     )
+
+
+def _gpu(node: NodeView) -> str:
+    if node.last is None or node.last.gpu_busy is None:
+        return units.MISSING
+    return f"{units.percent(node.last.gpu_busy)} busy, {units.memory(node.last.gpu_memory_mib)}"
 
 
 def _limits(node: NodeView) -> str:

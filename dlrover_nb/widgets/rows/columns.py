@@ -81,7 +81,8 @@ NODES: Columns[NodeView] = Columns(
     {
         **fields(
             "node=id role state waits_for since_s cpu cpu_used=last.cpu_cores cpu_enforced memory_mib "
-            "memory_used_mib=last.memory_mib memory_enforced iter_s=last.iter_s wished_host=wish.host"
+            "memory_used_mib=last.memory_mib memory_enforced iter_s=last.iter_s gpu_busy=last.gpu_busy "
+            "gpu_memory_used_mib=last.gpu_memory_mib wished_host=wish.host"
         ),
         "host": lambda n: (n.wish.got or None) if n.wish else None,
         **fields("wish_why=wish.why"),

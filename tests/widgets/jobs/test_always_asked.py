@@ -9,9 +9,11 @@ from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook
 from dlrover_nb.core.structs.plan.prices import ASSUMED, PriceTable
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets.jobs.always_asked import always_asked, always_asked_html
 from dlrover_nb.widgets.jobs.headline import headline
-from dlrover_nb.widgets.jobs.status import quality_words, status_view
+from dlrover_nb.widgets.jobs.status import nodes_blocks, quality_words, status_view
+from dlrover_nb.widgets.rows.columns import NODES
 
 BUSY = HostLoad(0.3, given_cores=1.254, wanted_cores=2.0, weight=2.0)
 
@@ -78,3 +80,17 @@ def test_quality_is_that_on_held_out_rows_where_there_is_one():
     assert quality_words(b.snapshot()) == "AUC 0.9401"
     assert quality_words(b.snapshot(evaluation=None)) == "loss 0.142"
     assert quality_words(b.snapshot(evaluation=None, loss=None)) == ""
+
+
+def test_the_nodes_table_shows_what_gpus_do_where_a_node_counts_that():
+    plain = b.node("worker-0", Role.WORKER, memory=500)
+    busy = replace(plain, id="worker-1", last=replace(plain.last, gpu_busy=0.87, gpu_memory_mib=3072.0))
+    (table, *_) = nodes_blocks(b.snapshot(nodes=(plain, busy)))
+    assert table.head[-1] == "GPU"
+    assert [row[-1] for row in table.rows] == ["-", "87 % busy, 3.00 GiB"]
+    (without, *_) = nodes_blocks(b.snapshot(nodes=(plain,)))
+    assert "GPU" not in without.head
+    names = ("gpu_busy", "gpu_memory_used_mib")
+    data = NODES.table((plain, busy))
+    shown = [tuple(row[name] for name in names) for row in data.rows]
+    assert shown == [(None, None), (0.87, 3072.0)]

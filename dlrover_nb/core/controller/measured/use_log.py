@@ -45,6 +45,7 @@ class _Reports:
         self.role, self.heard_s, self.longest_s = role, 0.0, 0.0
         self.cores: deque[float] = deque(maxlen=tuning.n_network)
         self.bytes_per_s: deque[float] = deque(maxlen=tuning.n_network)
+        self.gpu_busy: deque[float] = deque(maxlen=tuning.n_network)
 
     @property
     def carried(self) -> float:
@@ -124,6 +125,8 @@ class UseLog:
         node.bytes_per_s.append(bytes_per_s(sample))
         if node.role is Role.PS:
             self._carried = max(self._carried, node.carried)
+        if sample.gpu_busy is not None:
+            node.gpu_busy.append(sample.gpu_busy)
 
     def _make_place(self, role: Role, n_node: int) -> None:
         """Drop the node of a role that was silent for longest, where all places of the plan are taken."""
@@ -138,7 +141,16 @@ class UseLog:
         if plan is None:
             return None
         nodes = tuple(
-            NodeUse(name, r.role, own.cpu, tuple(r.cores), tuple(r.bytes_per_s), own.memory_mib, self._tuning)
+            NodeUse(
+                name,
+                r.role,
+                own.cpu,
+                tuple(r.cores),
+                tuple(r.bytes_per_s),
+                own.memory_mib,
+                self._tuning,
+                tuple(r.gpu_busy),
+            )
             for name, r in self._nodes.items()
             for own in (self._own.get(name) or plan.role(r.role),)
         )

@@ -45,6 +45,7 @@ from dlrover_nb.core.runtime.checkpoints import MemoryClaim, sweep_memory
 from dlrover_nb.core.runtime.node import spare
 from dlrover_nb.core.runtime.peers import CopyExchange
 from dlrover_nb.core.runtime.process.agent import Agent
+from dlrover_nb.core.runtime.process.gpu_use import gpus_here
 from dlrover_nb.core.runtime.process.last_words import place_of
 from dlrover_nb.core.runtime.process.lasting_imports import lasting_imports
 from dlrover_nb.core.runtime.process.limits import ControlGroupLimits, thread_count, thread_variables
@@ -183,6 +184,7 @@ def _serve_worker(
     folder = Path(config.folder)
     reader = ShardReader(config.spec.data, config.features, folder=folder)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
+    accounting.gpus = gpus_here() if trainer.learner.is_on_gpu else None
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
     with contextlib.closing(worker), _on_sigterm(_once(worker.leave)), fast_matmul():
         agent.hello("", limit.apply(config.cpu, config.memory_mib))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dlrover_nb.core.clock import Clock
+    from dlrover_nb.core.runtime.process.gpu_use import Gpus
 
 _MIB = 1 << 20
 
@@ -60,11 +61,14 @@ class TimeAccounting:
     ----------
     link_gbit_per_s
         The most that a probe of the node's connection carried; 0: none was made.
+    gpus
+        Those of the node; None: it has none, or nothing counts their use.
     """
 
     def __init__(self, clock: Clock, n_byte: Callable[[], int] = own_memory) -> None:
         self._clock, self.n_byte = clock, n_byte
         self.link_gbit_per_s = 0.0
+        self.gpus: Gpus | None = None
         self._part = self._last = Part.IDLE
         self._last_s = self._stretch_s = 0.0
         self._open = dict.fromkeys(Part, 0.0)
@@ -117,6 +121,7 @@ class TimeAccounting:
             self._close()
             self._last_s = self._stretch_s = 0.0  # its window is closed
         cpu_s, wait = time.process_time(), self._waits.take()
+        gpu = None if self.gpus is None else self.gpus.use()
         window_s = max(self._since_s - self._opened_at_s, 1e-9)
         split = self._split(role)
         sample = NodeSample(
@@ -137,6 +142,8 @@ class TimeAccounting:
             throttled_s=wait and wait.throttled_s,
             starved_s=wait and wait.starved_s,
             host_cores=wait and wait.host_s / window_s,
+            gpu_busy=gpu and gpu.busy,
+            gpu_memory_mib=gpu and gpu.memory_mib,
         )
         self._opened_at_s, self._cpu_s = self._since_s, cpu_s
         self._clear()

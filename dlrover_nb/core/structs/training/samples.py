@@ -54,7 +54,8 @@ class NodeSample:
     the processor time of all processes of its host over wall time. None: not known. `machine` is where it
     runs, as in its Hello. `ages` are those of the gradients that the first PS applied in the last seconds, by
     worker; they come every five seconds. `batch_cost` is what a worker measured of its mini-batches; None: it
-    did not.
+    did not. `gpu_busy` is the share of the last moments in which the node's GPUs computed, `gpu_memory_mib`
+    what is in use on them; None: it has none, or nothing counts that.
 
     All measurements are finite: JSON, and so a journal, holds no others. A loss may be NaN; it is read back
     as unknown.
@@ -84,6 +85,8 @@ class NodeSample:
     machine: str = ""
     ages: tuple[GradientAges, ...] = ()
     batch_cost: BatchCost | None = None
+    gpu_busy: float | None = None
+    gpu_memory_mib: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -98,7 +101,7 @@ class NodeSample:
         ):
             _check.finite(name, getattr(self, name))
         _check.finite("split", self.split.total_s)
-        for name in ("throttled_s", "starved_s", "host_cores"):
+        for name in ("throttled_s", "starved_s", "host_cores", "gpu_busy", "gpu_memory_mib"):
             _check.finite(name, getattr(self, name) or 0.0)
 
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.virtual_time import ManualClock
 
 from dlrover_nb.core.runtime.exchange.push_pull import Exchanged, exchange_cost
+from dlrover_nb.core.runtime.process.gpu_use import VISIBLE, Gpus, gpus_here
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.samples import TimeSplit
@@ -134,3 +138,61 @@ def test_a_window_without_iterations_says_nothing_of_them():
     sample = accounting.take("w0", Role.WORKER)
     assert (sample.n_iter, sample.iter_s, sample.split, sample.loss) == (0, 0, TimeSplit(), None)
     assert sample.window_s == 1
+
+
+class NvmlError(Exception):
+    """What NVML raises."""
+
+
+def played_nvml(*, has_driver=True):
+    """Return the module of NVML with three GPUs; the last one is a part of a GPU and has no counts."""
+
+    def begin():
+        if not has_driver:
+            raise NvmlError("Driver Not Loaded")
+
+    def rates(handle):
+        if handle == 2:
+            raise NvmlError("Not Supported")
+        return SimpleNamespace(gpu=(40, 90)[handle])
+
+    return SimpleNamespace(
+        NVMLError=NvmlError,
+        nvmlInit=begin,
+        nvmlDeviceGetCount=lambda: 3,
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetHandleByUUID={"GPU-b": 1}.__getitem__,
+        nvmlDeviceGetUtilizationRates=rates,
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=(handle + 1) << 30),
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "use"),
+    [
+        ("0", (0.4, 1024)),
+        ("0, 1", (0.65, 3072)),
+        ("GPU-b", (0.9, 2048)),
+        ("", None),
+        ("2", None),
+        (None, None),
+    ],
+)
+def test_the_gpus_that_a_node_may_see_are_in_its_reports(visible, use):
+    accounting = TimeAccounting(ManualClock())
+    accounting.gpus = Gpus(played_nvml(), {} if visible is None else {VISIBLE: visible})
+    sample = accounting.take("worker-0", Role.WORKER)
+    assert (sample.gpu_busy, sample.gpu_memory_mib) == (use or (None, None))
+
+
+def test_where_nothing_counts_what_gpus_do_a_node_trains_without(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpus_here() is None
+    monkeypatch.setitem(sys.modules, "pynvml", played_nvml(has_driver=False))
+    assert gpus_here() is None
+    monkeypatch.setenv(VISIBLE, "1")
+    monkeypatch.setitem(sys.modules, "pynvml", played_nvml())
+    found = gpus_here()
+    assert found is not None
+    assert found.use() == (0.9, 2048)
+    assert TimeAccounting(ManualClock()).take("ps-0", Role.PS).gpu_busy is None
