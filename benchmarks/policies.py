@@ -55,7 +55,7 @@ from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from support.plans.measured_speeds import TableTruth
+from dlrover_nb.core.lab.measured_speeds import TableTruth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,9 +23,9 @@ from dlrover_nb.core.warmstart import into_space
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from support.plans.measured_speeds import read_tables
 from support.plans.well_tuned import well_tuned
 
+from dlrover_nb.core.lab.measured_speeds import read_tables
 from dlrover_nb.core.simulator.workload import BATCH, BOUNDS, random_truth
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dlrover_nb.api import Cluster, Job, JobBuilder, connect
+    from dlrover_nb.api import Cluster, Job, JobBuilder, connect, lab
     from dlrover_nb.core.client.trained_model import load_model
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
@@ -44,6 +44,7 @@ __all__ = [
     "__version__",
     "connect",
     "dump_job",
+    "lab",
     "load_ipython_extension",
     "load_model",
     "parse_job",
@@ -68,6 +69,7 @@ _WHERE = {
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.api",
     "dump_job": "dlrover_nb.core.jobfile",
+    "lab": "dlrover_nb.api",
     "load_model": "dlrover_nb.core.client.trained_model",
     "parse_job": "dlrover_nb.core.jobfile",
     "trainable": "dlrover_nb.core.models.trainable",

@@ -42,7 +42,7 @@ CLI = "dlrover-nb"
 LEAST_WIDTH = 60  # of text; a narrower terminal breaks the lines itself
 UNBROKEN = sys.maxsize  # width of text that goes to a file or a program: a row of a table is one line
 CLUSTER_OF_HINTS = ContextVar("what --cluster of this call says; empty: it has none", default="")
-WITHOUT_CLUSTER = ("connect", "server", "serve", "tokens", "users", "demo")  # verbs that do not take it so
+WITHOUT_CLUSTER = ("connect", "server", "serve", "tokens", "users", "demo", "lab")  # verbs without it
 _HINT = re.compile(r"%%?dlrover ([a-z][a-z-]*)")
 
 

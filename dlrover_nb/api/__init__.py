@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from dlrover_nb.api.connection import connect
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.job_builder import JobBuilder
+    from dlrover_nb.api.policy_lab import lab
 
-__all__ = ["Cluster", "Job", "JobBuilder", "connect"]
-_WHERE = {"Cluster": "cluster", "Job": "job", "JobBuilder": "job_builder", "connect": "connection"}
+__all__ = ["Cluster", "Job", "JobBuilder", "connect", "lab"]
+_WHERE = {
+    "Cluster": "cluster",
+    "Job": "job",
+    "JobBuilder": "job_builder",
+    "connect": "connection",
+    "lab": "policy_lab",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -17,7 +17,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.magics.parser import HelpFormatter, Parser
 from dlrover_nb.magics.verb import MAGIC, Verb, argument
 from dlrover_nb.magics.verbs import VERBS
-from dlrover_nb.magics.verbs.spelling import OF_EVERY_VERB, WORDS, chosen, spelled_words
+from dlrover_nb.magics.verbs.spelling import BESIDE, OF_EVERY_VERB, WORDS, chosen, spelled_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -149,13 +149,16 @@ class Grammar:
     def help_text(self, name: str | None = None) -> str:
         """Return the help of one verb, or the list of all."""
         if name is None:
-            lines = [f"  {word:8} {_summary(forms)}" for word, forms in self.words.items()]
+            lines = [
+                f"  {word:8} {_summary(forms)}" for word, forms in self.words.items() if word not in BESIDE
+            ]
+            beside = [f"Without a job: {word} to {_summary(self.words[word])}." for word in BESIDE]
             more = f"{self.command} help VERB explains one of them" + (
                 ", as %dlrover VERB? does; %%dlrover submit takes a job in the cell, as YAML or Python."
                 if self.command == MAGIC
                 else "."
             )
-            return "\n".join([f"{self.command} VERB ...", "", *lines, "", more])
+            return "\n".join([f"{self.command} VERB ...", "", *lines, "", *beside, more])
         self._check(name)
         if name in self.words:
             return self._help_of(self.words[name])

@@ -15,6 +15,7 @@ import dlrover_nb
 from dlrover_nb.api import Cluster, Job, connect, past
 from dlrover_nb.cli import GRAMMAR
 from dlrover_nb.magics.verbs import VERBS
+from dlrover_nb.magics.verbs.spelling import BESIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,11 @@ CLUSTER_VERBS = {
 
 
 def methods() -> dict[str, Callable[..., object]]:
-    found = {"connect": connect, **{f"past.{n}": getattr(past, n) for n in ("runs", "history", "score")}}
+    found = {
+        "connect": connect,
+        "lab": dlrover_nb.lab,
+        **{f"past.{n}": getattr(past, n) for n in ("runs", "history", "score")},
+    }
     for kind in (Cluster, Job):
         found |= {
             f"{kind.__name__}.{name}": member
@@ -90,7 +95,11 @@ def test_examples_call_what_is_there(name: str) -> None:
     for example in doctest.DocTestParser().get_examples(inspect.getdoc(METHODS[name]) or ""):
         for node in ast.walk(ast.parse(example.source)):
             if isinstance(node, ast.Call) and (method := _called(node)) is not None:
-                own = [] if method is connect or method.__module__ == past.__name__ else [None]
+                own = (
+                    []
+                    if method in (connect, dlrover_nb.lab) or method.__module__ == past.__name__
+                    else [None]
+                )
                 keywords = {k.arg: None for k in node.keywords if k.arg}
                 inspect.signature(method).bind(*own, *node.args, **keywords)
 
@@ -101,21 +110,24 @@ def _called(node: ast.Call) -> Callable[..., object] | None:
             return getattr(Cluster, name)
         case ["job", name]:
             return getattr(Job, name)
-        case ["dlrover_nb", "connect"]:
-            return dlrover_nb.connect
+        case ["dlrover_nb", ("connect" | "lab") as name]:
+            return getattr(dlrover_nb, name)
         case ["dlrover_nb", "api", "past", name]:
             return getattr(past, name)
     return None
 
 
-@for_each("verb", [v for v in VERBS if v not in {"connect", "serve"}])  # serve: a process
+@for_each(
+    "verb", [v for v in VERBS if v not in {"connect", "serve", "lab"}]
+)  # serve: a process; lab: no cluster
 def test_every_verb_is_a_method(verb: str) -> None:
     assert callable(getattr(Cluster if verb in CLUSTER_VERBS else Job, OWN_NAMES.get(verb, verb)))
 
 
 @for_each("word", GRAMMAR.words)
 def test_every_verb_stands_in_the_help_with_examples_that_parse(word: str) -> None:
-    assert re.search(rf"^  {word} +\w", GRAMMAR.help_text(), re.MULTILINE)
+    start = "Without a job:" if word in BESIDE else " "
+    assert re.search(rf"^{start} {word} +\w", GRAMMAR.help_text(), re.MULTILINE)
     _, heading, examples = GRAMMAR.help_text(word).partition("example")
     assert heading
     lines = re.findall(r"dlrover-nb (.*)", examples)

@@ -41,6 +41,7 @@ from dlrover_nb.api.views.job_views import (
     WhatIfView,
     WhyView,
 )
+from dlrover_nb.api.views.lab_view import LabView
 from dlrover_nb.api.views.load_view import LoadView
 from dlrover_nb.api.views.page_view import PageView
 from dlrover_nb.api.views.staleness_view import StalenessView
@@ -50,6 +51,7 @@ from dlrover_nb.core.errors import NotFoundError
 from dlrover_nb.core.export.imported import Imported
 from dlrover_nb.core.history import scoreboard
 from dlrover_nb.core.history.stores.load_series import LoadPoint
+from dlrover_nb.core.lab import Contender, LabFile, Workload, run_lab
 from dlrover_nb.core.straggler.monitor import MonitorSettings, NodeTimes
 from dlrover_nb.core.straggler.review import Review
 from dlrover_nb.core.structs.cluster.cluster_access import Allowed, ClusterAccess
@@ -140,6 +142,9 @@ RESULTS: dict[str, Shown] = {
     "export": ExportView("job.yaml", "kind: ElasticJob"),
     "check": CheckView("job.yaml", ("ElasticJob",)),
     "import": ImportView("job.yaml", Imported("ElasticJob", "ctr", None, b.BETTER_PLAN, Pins()), SNAPSHOT),
+    "lab": LabView(
+        run_lab(LabFile(workload=Workload(jobs=2), contenders=(Contender("fixed-plan"),), seeds=(0,)))
+    ),
     "page": PageView("Dashboard", "http://127.0.0.1:8080"),
     "tokens": TokensView((Token("f00d", "ada", AccessRole.VIEWER, "ml", 1.8e9),), 1.7e9),
     "note": Note("Deleted ctr"),

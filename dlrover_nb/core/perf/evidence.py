@@ -98,9 +98,10 @@ class Evidence:
 
     def index_of(self, axes: Array, batch_size: Array) -> NDArray[np.intp]:
         """Return the row of each plan among the measured ones, -1 where it was not measured."""
-        row_of = {row.tobytes(): i for i, row in enumerate(np.column_stack((self.axes, self.batch_size)))}
-        rows = np.column_stack((axes, batch_size))
-        return np.array([row_of.get(row.tobytes(), -1) for row in rows], dtype=np.intp)
+        index = np.full(len(axes), -1, dtype=np.intp)
+        for i, (row, batch) in enumerate(zip(self.axes, self.batch_size, strict=True)):  # few, of many plans
+            index[(batch_size == batch) & (axes == row).all(axis=1)] = i
+        return index
 
     def ordered_by_cpu(self, axes: Array, batch_size: Array, log_iter: Array) -> Array:
         """Return log T_iter of plans, none slower than a measured one that differs by fewer cores alone.

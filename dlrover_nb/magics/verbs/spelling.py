@@ -153,7 +153,9 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
         Form(verb="mcp", behind="mcp"),
         Form(verb="brain", behind="brain"),
     ),
+    "lab": (_plain("lab"),),
 }  # fmt: skip
+BESIDE = ("lab",)  # words that need no job and no cluster: the list of the help names them below the others
 
 
 class _Chooses(argparse.Action):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite.missing import shared
 from support.cases import for_each
-from support.plans.measured_speeds import TableTruth, read_tables
 from support.plans.sim_world import make_plan
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.lab.measured_speeds import TableTruth, read_tables
 from dlrover_nb.core.simulator import CALM, Faults, GrowthLaw, MemoryGrowth, Pending, SimCluster, TermsTruth
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.simulator.faults import DAY_S

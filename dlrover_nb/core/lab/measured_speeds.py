@@ -1,4 +1,4 @@
-"""Speeds measured on a real cluster, as the truth of simulated jobs.
+"""Speeds measured on a real cluster over workers and PS, as the truth of simulated jobs.
 
 They are over (number of PS, number of workers), and interpolated between them. Outside the measured range the
 nearest measured plan counts, and that is noted, because any extrapolation would be invented.
@@ -50,21 +50,23 @@ class TableTruth:
         self, n_ps: list[int], n_worker: list[int], samples_per_s: list[float], *, name: str = ""
     ) -> None:
         self.name = name
-        self._known = _means(n_ps, n_worker, samples_per_s, name)
-        self._at = np.log(np.array(list(self._known), dtype=np.float64))
-        self._log_speed = np.log(np.array(list(self._known.values())))
+        self._measured = _means(n_ps, n_worker, samples_per_s, name)
+        self._at = np.log(np.array(list(self._measured), dtype=np.float64))
+        self._log_speed = np.log(np.array(list(self._measured.values())))
         self._between = LinearNDInterpolator(self._at, self._log_speed) if _spans_plane(self._at) else None
-        self._cache: dict[tuple[int, int], float] = dict(self._known)
+        self._cache: dict[tuple[int, int], float] = dict(self._measured)
         self.n_clamped = 0
+        rates = [(speed / w, speed / p) for (p, w), speed in self._measured.items()]
+        self._most_of_worker, self._most_of_ps = (max(rate) for rate in zip(*rates, strict=True))
 
     @property
     def plans(self) -> tuple[tuple[int, int], ...]:
         """The measured plans as (PS, workers)."""
-        return tuple(self._known)
+        return tuple(self._measured)
 
     def is_measured(self, plan: ResourcePlan) -> bool:
         """Whether the speed of a plan comes from the table itself."""
-        return (plan.ps.count, plan.worker.count) in self._known
+        return (plan.ps.count, plan.worker.count) in self._measured
 
     def speed(self, plan: ResourcePlan, batch_size: int) -> float:  # noqa: ARG002 - see below
         """Return samples per second; independent of the batch size, which was fixed in the measurement."""
@@ -76,6 +78,18 @@ class TableTruth:
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
         """Return T_iter as one part: its parts were not measured."""
         return TimeSplit(other_s=plan.worker.count * batch_size / self.speed(plan, batch_size))
+
+    def used_cores(self, plan: ResourcePlan, batch_size: int) -> tuple[float, float]:
+        """Return the cores that a worker and a PS keep busy.
+
+        Notes
+        -----
+        The tables say how fast plans were. A node counts as fully busy in the plan in which it did most, and
+        elsewhere in proportion to what it does: cores follow the speed (NEARCHUS, Fig. 2).
+        """
+        speed = self.speed(plan, batch_size)
+        worker = min(speed / plan.worker.count / self._most_of_worker, 1.0)
+        return plan.worker.cpu * worker, plan.ps.cpu * min(speed / plan.ps.count / self._most_of_ps, 1.0)
 
     def _interpolate(self, at: NDArray[np.float64]) -> float:
         inside = np.nan if self._between is None else float(self._between(at[None, :])[0])
