@@ -33,7 +33,7 @@ def _says(value: object) -> bool:
     if isinstance(value, str):
         return any(saying in value for saying in _SAYINGS)
     if isinstance(value, tuple):
-        return _says("\n".join(value)) if value and isinstance(value[0], str) else any(map(_says, value))
+        return any(map(_says, value))
     if is_dataclass(value):
         return any(_says(getattr(value, each.name)) for each in fields(value))
     return False

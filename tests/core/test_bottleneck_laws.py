@@ -375,7 +375,7 @@ def test_busy_gpus_limit_a_job_whatever_its_cores_do_and_idle_ones_change_no_ver
 def test_gpus_that_compute_all_the_time_ask_for_workers_who_bring_others():
     found = diagnose(with_gpus(used(plan(2, 1.0, 1, 1.0), 0.2, 0.3), 0.97))
     assert found is not None
-    assert wanted(found) == (Remedy.ADD_WORKER,)
+    assert wanted(found) == (Remedy.MORE_WORKERS,)
     assert found.words == (
         "The GPUs of the workers are the bottleneck: 23 % of 3 cores are used (workers 20 %, PS 30 %), and GPUs "
         "compute 97 % of the time."
