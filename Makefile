@@ -127,7 +127,7 @@ structure: install  ## figures of the code's structure; fails on an import cycle
 .PHONY: notebooks
 notebooks: install browser kube  ## the stored outputs of the notebooks anew; ONLY=02 for one of them
 	DLROVER_NB_STORE_NOTEBOOKS=1 $(BIN)/python -m pytest tests/notebooks/test_notebooks.py \
-	  -k "test_every_cell and ($(or $(ONLY),simulated or quick_start or own_model or kubernetes))"
+	  -k "test_every_cell and ($(or $(ONLY),simulated or quick_start or own_model or kubernetes or policy_lab))"
 
 .PHONY: docs
 docs: install  ## the documentation as a site in build/site; a broken link or reference is an error

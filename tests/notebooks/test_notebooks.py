@@ -162,6 +162,13 @@ def test_every_cell_of_a_simulated_notebook_runs(name, run_cells, home):
 
 
 @pytest.mark.more
+def test_every_cell_of_the_policy_lab_runs_on_a_history_of_its_own(run_cells, home):
+    run_cells("06_policy_lab")
+    assert (home / "last-month.db").exists()
+    assert not list(home.rglob("history.db")), "the history of the user is not touched"
+
+
+@pytest.mark.more
 @pytest.mark.ray
 def test_every_cell_of_the_quick_start_runs_and_leaves_its_results(run_cells, home):
     run_cells("00_quickstart")

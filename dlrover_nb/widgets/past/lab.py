@@ -39,7 +39,7 @@ def lab_view(result: LabResult) -> View:
         rows = tuple(result.published.items())
         blocks.append(Table("What the paper has", ("figure", "published"), rows))
     blocks += [Paragraph(note) for note in (*result.notes, ANSWERS)]
-    return View(f"Lab {result.name}", tuple(blocks))
+    return View("Lab" if result.name == "lab" else f"Lab {result.name}", tuple(blocks))
 
 
 def marks(result: LabResult) -> Drawing:
