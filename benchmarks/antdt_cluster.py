@@ -2,31 +2,44 @@
 
 An iteration of worker i takes its own work (proportional to its batch, with scatter, and a straggler's
 sleep), the time of the slowest server, and communication. All constants come from the paper, see
-`Model.of_paper`, or are named as assumptions there. Findings, solutions and the arbiter are the product's
-own.
+`Model.of_paper`, or are named as assumptions there. Who is slow and what is done about it is decided by the
+product's own controller in auto mode.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlrover_nb.core.straggler.arbiter import Facts, arbitrate
-from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, RATIO, SHORT_WINDOW_S, heat
-from dlrover_nb.core.straggler.situation import Situation, WorkerState
-from dlrover_nb.core.straggler.solutions import SOLUTIONS
+from dlrover_nb.core.controller.controller import Controller
+from dlrover_nb.core.controller.settings import ControllerSettings
+from dlrover_nb.core.planner.policies import POLICIES
+from dlrover_nb.core.straggler.methods import find_methods
 from dlrover_nb.core.structs.decisions.actions import AdjustBatches, BackupWorkers, KillRestart, MoveBuckets
-from dlrover_nb.core.structs.job.spec_choices import Sync
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
+from dlrover_nb.core.structs.job.solution_names import RuleName
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
-from dlrover_nb.core.structs.training.stragglers import Pace, Straggler
+from dlrover_nb.core.structs.views.events import (
+    BatchSizesSet,
+    JobSubmitted,
+    Mitigate,
+    MitigationEnded,
+    NodeLeft,
+    NodeReported,
+    NodeStarted,
+    PhaseChanged,
+    PlanApplied,
+)
 
 if TYPE_CHECKING:
-    from dlrover_nb.core.structs.decisions.actions import Action
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
+    from dlrover_nb.core.structs.views.events import Event
 
 INTENSITIES = (0.1, 0.3, 0.5, 0.8)
 TABLE_III = {  # job completion times in seconds: BSP, AntDT-ND
@@ -38,8 +51,9 @@ EVEN = GLOBAL_BATCH // N_WORKER
 N_ITER = N_SAMPLE / GLOBAL_BATCH
 TRANSIENT_S, PERSISTENT_S = 1.5, 4.0  # SleepDuration; the sleep is this times the intensity
 PERIOD_S, SLOW_S, N_TRANSIENT = 1_800.0, 900.0, 6
-REPORT_EVERY, DECIDE_EVERY_S = 10, 300.0
-RESTART_S = 120.0  # of a worker, with data sharding (figure 17)
+REPORT_EVERY = 10
+RESTART_S = 120.0  # until another node is ready (figure 17 has a worker's)
+FITTED_ONCE = ControllerSettings(refit_growth=100.0)  # no plan is asked for
 MOVE_S = 0.1  # pause of a migration: docs/explanation/migration.md
 RELIEVED = 0.1  # of its buckets, that a slow server keeps
 SHARD = 100 * EVEN
@@ -113,130 +127,113 @@ class Trouble:
         return sleep_s
 
 
-class Watch:
-    """AntDT's monitor: means over two windows against λ times the mean of the others (`detect.heat`)."""
-
-    def __init__(self) -> None:
-        self.rows: dict[Role, list[tuple[float, NodeSample]]] = {role: [] for role in Role}
-
-    def observe(self, sample: NodeSample, at_s: float) -> None:
-        rows = self.rows[sample.role]
-        rows.append((at_s, sample))
-        while rows[0][0] < at_s - LONG_WINDOW_S:
-            del rows[0]
-
-    def forget(self, node: str, role: Role) -> None:
-        self.rows[role] = [row for row in self.rows[role] if row[1].node != node]
-
-    def findings(self, at_s: float) -> tuple[Straggler, ...]:
-        """Return who is slow over the short window, and who over both."""
-        found: list[Straggler] = []
-        for role in Role:
-            short = self.slow(role, Pace.TRANSIENT, at_s)
-            lasting = self.slow(role, Pace.PERSISTENT, at_s)
-            found += short + [each for each in lasting if each.node in {other.node for other in short}]
-        return tuple(found)
-
-    def slow(self, role: Role, pace: Pace, at_s: float) -> list[Straggler]:
-        window_s = SHORT_WINDOW_S if pace is Pace.TRANSIENT else LONG_WINDOW_S
-        first_s = at_s - window_s
-        if first_s < 0:
-            return []
-        rows = [(t - first_s, row.node, own_s(row)) for t, row in self.rows[role] if first_s <= t < at_s]
-        seen = heat(rows, window_s, RATIO)
-        return [
-            Straggler(node, role, pace, own[-1], own[-1] / ratio[-1], window_s, first_s, "ratio")
-            for node, own, ratio in zip(seen.nodes, seen.iter_s, seen.ratios, strict=True)
-            if ratio[-1] >= RATIO
-        ]
-
-    def speeds(self, at_s: float) -> dict[str, float]:
-        """Return samples over seconds of own work in the short window, by worker."""
-        work: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for t, row in self.rows[Role.WORKER]:
-            if t >= at_s - SHORT_WINDOW_S:
-                work[row.node][0] += row.n_sample
-                work[row.node][1] += row.n_iter * own_s(row)
-        return {node: n_sample / seconds for node, (n_sample, seconds) in work.items()}
-
-
-def own_s(row: NodeSample) -> float:
-    return row.iter_s - row.split.lookup_s
-
-
 @dataclass
+class Replacement:
+    """A node that another one takes the place of, and when that one is ready."""
+
+    ready_s: float
+    choice: MitigationChoice
+
+
 class Control:
-    """Reports, decisions every 5 minutes, and the job's adjustable state."""
+    """What ships, in auto mode: the job's controller, and what a job master makes of its orders.
 
-    solution: str
-    sync: Sync
-    workers: tuple[str, ...] = tuple(f"worker-{i}" for i in range(N_WORKER))
-    ps: tuple[str, ...] = tuple(f"ps-{i}" for i in range(N_PS))
-    sizes: np.ndarray = field(default_factory=lambda: np.full(N_WORKER, EVEN))
-    n_backup: int = 0
-    relieved: set[str] = field(default_factory=set)
-    monitor: Watch = field(default_factory=Watch)
-    iteration: dict[str, int | None] = field(default_factory=dict)
-    last_at_s: dict[str, float] = field(default_factory=dict)
-    next_s: float = DECIDE_EVERY_S
-    log: list[str] = field(default_factory=list)
+    Another node starts beside one that is replaced, and takes its place when it is ready; until then the plan
+    is not steady, so no report counts. The new worker has the usual batch.
+    """
 
-    def report(self, at_s: float, node: str, parts_s: tuple[float, float], size: int, iteration: int) -> None:
-        """Take one report: mean own work and exchange of an iteration, the batch, and how many were done."""
+    def __init__(self, solution: str, sync: Sync, rule: str = RuleName.ROBUST) -> None:
+        self.plan = ResourcePlan(RolePlan(N_WORKER, 2.0, 4096), RolePlan(N_PS, 2.0, 4096))
+        spec = JobSpec(
+            "antdt", plan=self.plan, mode=Mode.AUTO, sync=sync, policy="fixed-plan", batch_size=EVEN,
+            stragglers=solution, straggler_rule=rule,
+        )  # fmt: skip
+        first = JobSubmitted(0.0, spec, Capacity((NodeShape(64.0, 1 << 18, 2),)), N_SAMPLE, 100_000, 16)
+        self.controller = Controller(
+            first, FITTED_ONCE, policy=POLICIES["fixed-plan"], stragglers=find_methods(spec)
+        )
+        self.workers = [f"worker-{i}" for i in range(N_WORKER)]
+        self.ps = [f"ps-{i}" for i in range(N_PS)]
+        self.sizes = np.full(N_WORKER, EVEN)
+        self.n_backup, self.n_named, self.pause_s = 0, N_WORKER + N_PS, 0.0
+        self.relieved: set[str] = set()
+        self.replacing: list[Replacement] = []
+        self.log: list[str] = []
+        for role, names in self.names.items():
+            for node in names:
+                self.tell(NodeStarted(0.0, node, role, 1.0))
+        self.tell(PhaseChanged(0.0, JobPhase.TRAINING))
+        self.tell(PlanApplied(0.0, self.plan, 0.0))
+
+    @property
+    def names(self) -> dict[Role, list[str]]:
+        return {Role.WORKER: self.workers, Role.PS: self.ps}
+
+    def tell(self, event: Event) -> None:
+        for order in self.controller.handle(event):
+            if isinstance(order, Mitigate):
+                self.log.append(f"{event.at_s:.0f} s: {order.choice.action.words}")
+                self.begin(order.choice, event.at_s)
+
+    def report(
+        self, at_s: float, node: str, parts_s: tuple[float, float], size: int, window_s: float
+    ) -> None:
+        """Take one report: mean own work and exchange of an iteration, the batch, and the time of all."""
         role = Role.PS if node.startswith("ps") else Role.WORKER
         own, exchange = parts_s
-        split = TimeSplit(compute_s=own, lookup_s=exchange)
-        iter_s, n = own + exchange, REPORT_EVERY
-        sample = NodeSample(node, role, at_s, n * iter_s, n, n * size, iter_s, split, 1.0, 1.0)
-        self.monitor.observe(sample, at_s)
-        if role is Role.WORKER:
-            self.iteration[node] = iteration
+        n, iter_s = REPORT_EVERY, window_s / REPORT_EVERY
+        rest_s = max(iter_s - own - exchange, 0.0)
+        waits = {"idle_s": rest_s} if role is Role.PS else {"peers_s": rest_s}
+        split = TimeSplit(compute_s=own, lookup_s=exchange, **waits)
+        sample = NodeSample(node, role, at_s, window_s, n, n * size, own + exchange + rest_s, split, 1.0, 1.0)
+        self.tell(NodeReported(at_s, sample, None if self.replacing else self.plan))
 
-    def decide(self, at_s: float) -> tuple[Action, ...]:
-        """Return the actions that the arbiter admits now."""
-        self.next_s += DECIDE_EVERY_S
-        found, speeds = self.monitor.findings(at_s), self.monitor.speeds(at_s)
-        states = tuple(
-            WorkerState(node, int(size), speeds.get(node))
-            for node, size in zip(self.workers, self.sizes, strict=True)
-        )
-        situation = Situation(self.sync, states, self.ps, frozenset(self.relieved), n_backup=self.n_backup)
-        facts = Facts(
-            at_s,
-            {node: self.iteration.get(node) for node in self.workers},
-            self.ps,
-            GLOBAL_BATCH,
-            found,
-            frozenset(self.relieved),
-            last_at_s=dict(self.last_at_s),
-        )
-        orders = arbitrate(SOLUTIONS[self.solution](found, situation), facts).orders
-        self.log += [f"{at_s:.0f} s: {order.action.words}" for order in orders]
-        return tuple(order.action for order in orders)
-
-    def apply(self, action: Action, at_s: float, trouble: Trouble) -> float:
-        """Carry an action out; return for how long a job in step pauses."""
-        match action:
-            case AdjustBatches():
-                sizes = dict(action.sizes)
-                self.sizes = np.array([sizes[node] for node in self.workers])
-            case BackupWorkers():
-                self.n_backup = action.n
-            case MoveBuckets():
-                self.relieved.add(action.ps)
-                self.last_at_s[action.ps] = at_s
-                return MOVE_S
+    def begin(self, choice: MitigationChoice, at_s: float) -> None:
+        """Carry an action out, or begin to."""
+        match choice.action.action:
+            case AdjustBatches(sizes=sizes):
+                self.sizes = np.array([dict(sizes)[node] for node in self.workers])
+                self.tell(BatchSizesSet(at_s, tuple((node, n) for node, n in sizes if n != EVEN)))
+            case BackupWorkers(n=n):
+                self.n_backup = n
+            case MoveBuckets(ps=ps):
+                self.relieved.add(ps)
+                self.pause_s += MOVE_S
             case KillRestart():
-                self.forget(action.node, action.role)
-                trouble.restarted_s[action.node] = at_s
-                self.last_at_s[action.node] = at_s
-                return MOVE_S if action.role is Role.PS else RESTART_S  # another PS starts beside it
-        return 0.0
+                self.replacing.append(Replacement(at_s + RESTART_S, choice))
+                return
+            case other:
+                self.tell(MitigationEnded(at_s, choice.decision, f"no physics for: {other.words}"))
+                return
+        self.tell(MitigationEnded(at_s, choice.decision))
 
-    def forget(self, node: str, role: Role) -> None:
-        self.monitor.forget(node, role)
-        self.iteration[node] = max(i or 0 for i in self.iteration.values())
-        self.relieved.discard(node)
+    def advance(self, at_s: float, trouble: Trouble) -> list[int]:
+        """Let nodes that are ready take their places; return which workers left."""
+        ready = [each for each in self.replacing if each.ready_s <= at_s]
+        self.replacing = [each for each in self.replacing if each.ready_s > at_s]
+        left = []
+        for each in ready:
+            action = each.choice.action.action
+            assert isinstance(action, KillRestart)
+            names = self.names[action.role]
+            i, new = names.index(action.node), f"{action.role}-{self.n_named}"
+            names[i], self.n_named = new, self.n_named + 1
+            trouble.restarted_s[f"{action.role}-{i}"] = at_s
+            self.relieved.discard(action.node)
+            if action.role is Role.WORKER:
+                self.sizes[i] = EVEN
+                left.append(i)
+            else:
+                self.pause_s += MOVE_S
+            self.tell(NodeStarted(at_s, new, action.role, 1.0))
+            self.tell(NodeLeft(at_s, action.node, action.role))
+            self.tell(MitigationEnded(at_s, each.choice.decision))
+        return left
+
+    def paused_s(self) -> float:
+        """Return for how long a job in step has paused since the last call."""
+        pause_s, self.pause_s = self.pause_s, 0.0
+        return pause_s
 
     def servers(self, model: Model, sleep_s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the time of each server in one iteration; the others carry what a relieved one gave away.
@@ -248,30 +245,29 @@ class Control:
         return np.asarray(part_s + sleep_s)
 
 
-def run_bsp(model: Model, solution: str, trouble: Trouble) -> tuple[float, Control]:
+def run_bsp(
+    model: Model, solution: str, trouble: Trouble, rule: str = RuleName.ROBUST
+) -> tuple[float, Control]:
     """Return the completion time of a job whose workers keep in step."""
-    control, rng = Control(solution, Sync.BSP), np.random.default_rng(trouble.seed)
-    at_s, done, n, last = 0.0, 0.0, 0, []
+    control, rng = Control(solution, Sync.BSP, rule), np.random.default_rng(trouble.seed)
+    at_s, reported_s, done, last = 0.0, 0.0, 0.0, []
     while done < N_SAMPLE:
         work_s = np.maximum(rng.normal(model.work_s, model.work_sd_s, N_WORKER), 0.05 * model.work_s)
         times_s = work_s * control.sizes / EVEN + trouble.workers(at_s)
         server_s = control.servers(model, trouble.servers(), rng)
         first = np.argsort(times_s, kind="stable")[: N_WORKER - control.n_backup]
-        at_s += times_s[first].max() + server_s.max() + model.other_s
+        at_s += times_s[first].max() + server_s.max() + model.other_s + control.paused_s()
         done += control.sizes[first].sum()
-        n += 1
         last.append((times_s, server_s))
-        if n % REPORT_EVERY == 0:
-            own, served = (np.mean(part, axis=0) for part in zip(*last, strict=True))
-            for node, size, mean_s in zip(control.workers, control.sizes, own, strict=True):
-                exchange_s = float(served.max() + model.other_s)
-                control.report(at_s, node, (float(mean_s), exchange_s), int(size), n)
-            for ps, mean_s in zip(control.ps, served, strict=True):
-                control.report(at_s, ps, (float(mean_s), 0.0), 0, n)
-            last = []
-        if at_s >= control.next_s and not last:
-            pauses_s = [control.apply(action, at_s, trouble) for action in control.decide(at_s)]
-            at_s += max(pauses_s, default=0.0)
+        control.advance(at_s, trouble)
+        if len(last) == REPORT_EVERY:
+            own, served = (np.mean(part, axis=0).tolist() for part in zip(*last, strict=True))
+            window_s, reported_s, last = at_s - reported_s, at_s, []
+            exchange_s = max(served) + model.other_s
+            for node, size, mean_s in zip([*control.workers], control.sizes.tolist(), own, strict=True):
+                control.report(at_s, node, (mean_s, exchange_s), size, window_s)
+            for ps, mean_s in zip([*control.ps], served, strict=True):
+                control.report(at_s, ps, (mean_s, 0.0), 0, window_s)
     return at_s, control
 
 
@@ -283,20 +279,14 @@ def run_asp(model: Model, solution: str, trouble: Trouble, *, is_even: bool = Fa
     control, rng = Control(solution, Sync.ASP), np.random.default_rng(trouble.seed)
     n_left = N_SAMPLE if not is_even else 0
     held = np.full(N_WORKER, N_SAMPLE // N_WORKER if is_even else 0)
-    counts, sums_s = np.zeros(N_WORKER, int), np.zeros(N_WORKER)
+    counts, sums_s, reported_s = np.zeros(N_WORKER, int), np.zeros(N_WORKER), np.zeros(N_WORKER)
     queue = [(0.0, i) for i in range(N_WORKER)]
     end_s = 0.0
     while queue:
         at_s, i = heapq.heappop(queue)
-        if at_s >= control.next_s:
-            for action in control.decide(at_s):
-                assert isinstance(action, KillRestart | MoveBuckets)
-                away_s = control.apply(action, at_s, trouble)
-                if isinstance(action, KillRestart) and action.role is Role.WORKER:
-                    which = control.workers.index(action.node)
-                    n_left, held[which] = (n_left, held[which]) if is_even else (n_left + held[which], 0)
-                    queue = [(at_s + away_s if j == which else t, j) for t, j in queue]
-                    heapq.heapify(queue)
+        for which in control.advance(at_s, trouble):
+            if not is_even:
+                n_left, held[which] = n_left + held[which], 0
         if held[i] <= 0 and n_left > 0:
             held[i] = min(SHARD, n_left)
             n_left -= held[i]
@@ -312,9 +302,9 @@ def run_asp(model: Model, solution: str, trouble: Trouble, *, is_even: bool = Fa
         then_s = at_s + work_s + server_s.max() + model.other_s
         if counts[i] % REPORT_EVERY == 0:
             parts_s = float(sums_s[i]) / REPORT_EVERY, float(server_s.max() + model.other_s)
-            control.report(at_s, control.workers[i], parts_s, EVEN, int(counts[i]))
-            sums_s[i] = 0.0
+            window_s, reported_s[i], sums_s[i] = float(then_s - reported_s[i]), then_s, 0.0
+            control.report(at_s, control.workers[i], parts_s, EVEN, window_s)
             if i < N_PS:
-                control.report(at_s, control.ps[i], (float(server_s[i]), 0.0), 0, int(counts[i]))
+                control.report(at_s, control.ps[i], (float(server_s[i]), 0.0), 0, window_s)
         heapq.heappush(queue, (then_s, i))
     return end_s, control

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Groups whose names stand in job files, which more than one room reads.
 DATA_SOURCES = "dlrover_nb.data_sources"
 OPTIMIZERS = "dlrover_nb.optimizers"
+ACTIONS = "dlrover_nb.actions"
 STRAGGLER_RULES = "dlrover_nb.straggler_rules"
 STRAGGLER_SOLUTIONS = "dlrover_nb.straggler_solutions"
 # Groups of the brain, whose names stand on its command line.

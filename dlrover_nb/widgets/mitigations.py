@@ -14,6 +14,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     SetSize,
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
@@ -231,7 +232,7 @@ def state_words(decision: Decision, snapshot: JobSnapshot) -> str:
 
 
 def order_command(job: str, action: Action) -> str:
-    """Return the command that orders an action."""
+    """Return the command that orders an action; empty: there is none."""
     match action:
         case KillRestart(node=node):
             option = f"--restart {short_name(node, job)}"
@@ -248,6 +249,8 @@ def order_command(job: str, action: Action) -> str:
             option = f"--backup {n}"
         case AdjustRates(factors=factors):
             option = f"--rates {','.join(f'{short_name(node, job)}={x:.4g}' for node, x in factors)}"
+        case OwnAction():
+            return ""  # it is proposed by a solution alone
         case _ as never:
             assert_never(never)
     return f"%dlrover apply {job} {option}"

@@ -128,12 +128,10 @@ class Controller:
         stragglers: StragglerMethods | None = None,
     ) -> None:
         self._settings = s = settings or ControllerSettings()
-        methods = stragglers or shipped(job.spec)
-        self.dependencies = Dependencies(s, policy, fit, methods)
+        self.dependencies = own = Dependencies(s, policy, fit, stragglers or shipped(job.spec))
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
-        self._rollup = Rollup(s.row_s, job.at_s)
-        self._measured = Measurement(s, job.spec, job.n_sample_total)
+        self._rollup, self._measured = Rollup(s.row_s, job.at_s), Measurement(s, job.spec, job.n_sample_total)
         self._rollouts = Rollouts(job.spec.plan, self._story)
         self._allotted = Allotted(self._state, self._story, self._rollouts)
         self._book, self._undo = ProposalBook(job.spec.name, self._story), UndoLog()
@@ -170,7 +168,7 @@ class Controller:
             analyst=self._analyst,
             protection=self._protection,
         )
-        self._nodes = SlowNodes(s, job.spec, methods.rule)
+        self._nodes = SlowNodes(s, job.spec, own.stragglers.rule)
         self._actions = MitigationBook(job.spec.name, self._story)
         self._cores = NodeCores(self._state, self._auto, self._measured, self._nodes)
         self._mitigations = Mitigations(
@@ -180,7 +178,7 @@ class Controller:
             nodes=self._nodes,
             cores=self._cores,
             book=self._actions,
-            solution=methods.solution,
+            solution=own.stragglers.solution,
         )
         self._decisions = DecisionHandler(
             state=self._state,

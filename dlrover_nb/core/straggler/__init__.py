@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     Proposed,
     SetSize,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "MoveBuckets",
     "NodeErrors",
     "NodeTimes",
+    "OwnAction",
     "Pace",
     "Proposed",
     "PsState",

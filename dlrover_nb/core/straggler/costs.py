@@ -15,6 +15,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     SetSize,
 )
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -74,7 +75,7 @@ def seconds_text(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def cost_words(action: Action) -> str:
+def cost_words(action: Action) -> str:  # noqa: PLR0911 - a sentence for each kind
     """Return what an action costs."""
     match action:
         case AdjustBatches():
@@ -88,6 +89,8 @@ def cost_words(action: Action) -> str:
             return f"the start of another {role} beside it; {pause}"
         case MoveBuckets():
             return "rows are copied while training goes on; then a pause of some 0.1 s"
+        case OwnAction(cost=cost):
+            return cost or "its package does not say"
         case SetSize():
             return "nothing where it can be resized in place; otherwise another node starts and replaces it"
         case _ as never:

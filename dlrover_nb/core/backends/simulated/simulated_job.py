@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.driver.loop import job_snapshot
+from dlrover_nb.core.driver.loop.own_actions import perform
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.rundir.node_logs import N_GONE, newest
 from dlrover_nb.core.straggler.methods import find_methods
+from dlrover_nb.core.structs.decisions.actions import MitigationChoice
 from dlrover_nb.core.structs.decisions.decisions import Decision, version_of
 from dlrover_nb.core.structs.decisions.query_answers import LogLine
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -16,6 +18,7 @@ from dlrover_nb.core.structs.plan.offers import NoOffer
 from dlrover_nb.core.structs.views.events import (
     EndJob,
     Mitigate,
+    MitigationEnded,
     NodeOutOfMemory,
     NodeReported,
     ProgressMade,
@@ -102,11 +105,23 @@ class SimulatedRun:
             speed = self._job.samples_per_s
             shards = self._job.train_counts
             self._telemetry.record_job(event.at_s, speed, plan.worker.count, plan.ps.count, shards=shards)
-        instructions = self._controller.handle(event)
+        instructions = self._carried_out(event.at_s, self._controller.handle(event))
         for instruction in instructions:
             if isinstance(instruction, Remember) and isinstance(instruction.record, FitSummary):
                 self._fit = instruction.record
         return _of_world(instructions)
+
+    def _carried_out(self, at_s: float, instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+        """Carry out actions of packages, which are real; return the other instructions and what follows."""
+        rest: tuple[Instruction, ...] = ()
+        for each in instructions:
+            choice = each.choice if isinstance(each, Mitigate) else None
+            if isinstance(choice, MitigationChoice) and choice.action.own is not None:
+                why_not = perform(choice.action.own, self._job.job.spec)
+                rest += self._controller.handle(MitigationEnded(at_s, choice.decision, why_not))
+            else:
+                rest += (each,)
+        return rest
 
     def _note(self, event: Event) -> None:
         """Record events of a node as log lines: a simulated node writes none itself."""

@@ -16,6 +16,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     SetSize,
 )
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
@@ -97,7 +98,7 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
 def is_for_programs(action: Action) -> bool:
     """Whether an action can be done for programs that are not ours, as far as the controller knows."""
     is_restart = isinstance(action, KillRestart) and action.role is Role.WORKER
-    return is_restart or isinstance(action, AdjustBatches)
+    return is_restart or isinstance(action, AdjustBatches | OwnAction)
 
 
 def _check_free(now: MitigationContext) -> None:
@@ -123,7 +124,7 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
                     f"n must be less than the number of workers, {n_worker}, got {action.n}; choose a "
                     "smaller n"
                 )
-        case KillRestart():
+        case KillRestart() | OwnAction():
             _check_nodes((action.node,), action.role, now)
         case SetSize():
             _check_nodes((action.node,), action.role, now)

@@ -28,6 +28,7 @@ from dlrover_nb.core.driver.loop.capacity_watcher import CapacityWatcher
 from dlrover_nb.core.driver.loop.command_queue import CommandQueue
 from dlrover_nb.core.driver.loop.computing import Computing
 from dlrover_nb.core.driver.loop.executor import OrderExecutor, begun
+from dlrover_nb.core.driver.loop.own_actions import OwnActions
 from dlrover_nb.core.driver.loop.parts import ActionT
 from dlrover_nb.core.driver.loop.published import PublishedState
 from dlrover_nb.core.errors import StaleDecisionError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.driver.loop.parts import Parts
+    from dlrover_nb.core.structs.decisions.actions import MitigationChoice
     from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
@@ -95,13 +97,14 @@ class JobLoop(Generic[ActionT]):
         self._spec, self._clock, self._capacity = parts.spec, parts.clock, parts.capacity
         self._backend, self._master, self._inputs = parts.backend, parts.master, parts.inputs
         self._persistence, self._recorded = parts.persistence, parts.recorded
+        self._own = OwnActions(parts.spec)
         self._executor = OrderExecutor(
             write_ahead=parts.persistence.write_ahead,
             perform=parts.perform,
             record=parts.recorded.emit,
             set_target=lambda plan: parts.master.set_target(plan, parts.clock.now_s()),
             choose=lambda choice: parts.master.choose(choice, parts.clock.now_s()),
-            mitigate=parts.master.mitigate,
+            mitigate=self._mitigate,
             stop=lambda why: parts.master.stop(STOPPED_BY, why, parts.clock.now_s()),
             now_s=parts.clock.now_s,
         )
@@ -241,6 +244,8 @@ class JobLoop(Generic[ActionT]):
         In the place of `start`, where time is virtual: its owner decides when the next turn comes.
         """
         try:
+            if (choice := self._recorded.controller.acting) is not None:
+                self._own.begin(choice)  # a master may have died meanwhile
             self._executor.carry_out(self._first)
             while not self._master.phase.is_final:
                 yield
@@ -289,7 +294,13 @@ class JobLoop(Generic[ActionT]):
                 self._check_capacity(at_s)
             self._executor.carry_out(self._inputs.on_exit(exited, at_s))
         self._executor.carry_out(self._inputs.observe(at_s))
+        for event in self._own.ended(at_s):
+            self._executor.emit(event)
         self._executor.carry_out(self._master.tick(at_s))
+
+    def _mitigate(self, choice: MitigationChoice, at_s: float) -> tuple[ActionT | Emit, ...]:
+        """Return the master's orders for an action; none for that of a package, which begins at once."""
+        return () if self._own.begin(choice) else self._master.mitigate(choice, at_s)
 
     def _pass_second(self, at_s: float) -> None:
         self._second_at_s = at_s
@@ -437,7 +448,8 @@ def opened(
         parts.recorded.emit(fact)
     if (plan := parts.recorded.controller.under_way) is not None:  # a master may have died between the two
         orders += parts.master.set_target(plan, parts.clock.now_s())
-    if (choice := parts.recorded.controller.acting) is not None:  # as above
+    choice = parts.recorded.controller.acting
+    if choice is not None and choice.action.own is None:  # as above; an own one begins with the loop
         orders += begun(choice, parts.master.mitigate, parts.clock.now_s())
     for words in filter(None, ("" if parts.restart is None else parts.restart.words, parts.damage)):
         logger.warning("job %s: %s", parts.spec.name, words)

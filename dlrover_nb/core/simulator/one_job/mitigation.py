@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     SetSize,
 )
 from dlrover_nb.core.structs.job.job import JobPhase
@@ -107,6 +108,8 @@ class SimMitigations:
                 raise InvalidValueError(
                     "a simulated job has no learning rates, as no parameters are trained; connect local"
                 )
+            case OwnAction():
+                raise InvalidValueError("the simulated world has no physics for actions of packages")
             case SetSize():
                 raise InvalidValueError(
                     "all simulated nodes of a role have the size of the plan; scale the job to another plan, "

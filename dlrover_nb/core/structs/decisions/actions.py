@@ -173,6 +173,36 @@ class SetSize:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnAction:
+    """What an installed package does about one node, beside the actions that we have.
+
+    Parameters
+    ----------
+    name
+        Of the function that does it, an entry point of the group ``dlrover_nb.actions``.
+    node, role
+        The node.
+    cost
+        What it costs, as a sentence for people; empty: its package does not say.
+    """
+
+    name: str
+    node: str
+    role: Role
+    cost: str = ""
+
+    @property
+    def is_global(self) -> Literal[False]:
+        """It concerns one node."""
+        return False
+
+    @property
+    def words(self) -> str:
+        """The action in a sentence."""
+        return f"{self.name} for {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
 class AdjustRates:
     """ADJUST_LR: multiply each worker's learning rate by a factor."""
 
@@ -195,7 +225,7 @@ class AdjustRates:
         return f"multiply learning rates: {_listed(changed)}" if changed else "set learning rates back"
 
 
-NodeAction = KillRestart | MoveBuckets | SetSize
+NodeAction = KillRestart | MoveBuckets | SetSize | OwnAction
 GlobalAction = AdjustBatches | BackupWorkers | AdjustRates
 Action = NodeAction | GlobalAction
 
@@ -209,7 +239,7 @@ def named(action: Action) -> frozenset[str]:
             return frozenset(node for node, _ in action.factors)
         case BackupWorkers():
             return frozenset()
-        case KillRestart() | MoveBuckets() | SetSize():
+        case KillRestart() | MoveBuckets() | SetSize() | OwnAction():
             return frozenset({action.node})
 
 
@@ -223,6 +253,7 @@ class ActionChoice:
     restart: KillRestart | None = None
     move: MoveBuckets | None = None
     size: SetSize | None = None
+    own: OwnAction | None = None
 
     def __post_init__(self) -> None:
         n_set = sum(getattr(self, each.name) is not None for each in fields(self))
@@ -231,7 +262,7 @@ class ActionChoice:
             raise InvalidValueError(f"an action must be one of {names}, got {n_set} of them; give one")
 
     @classmethod
-    def of(cls, action: Action) -> ActionChoice:
+    def of(cls, action: Action) -> ActionChoice:  # noqa: PLR0911 - a field for each kind
         """Return the record of an action."""
         match action:
             case AdjustBatches():
@@ -246,13 +277,14 @@ class ActionChoice:
                 return cls(move=action)
             case SetSize():
                 return cls(size=action)
+            case OwnAction():
+                return cls(own=action)
 
     @property
     def action(self) -> Action:
         """The action."""
-        action: Action | None = (
-            self.adjust or self.backup or self.rates or self.restart or self.move or self.size
-        )
+        node = self.restart or self.move or self.size or self.own
+        action: Action | None = self.adjust or self.backup or self.rates or node
         assert action is not None, self
         return action
 

@@ -34,6 +34,7 @@ from dlrover_nb.core.structs.decisions.actions import (
     BackupWorkers,
     KillRestart,
     MoveBuckets,
+    OwnAction,
     SetSize,
 )
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -78,6 +79,8 @@ def begin(state: JobState, choice: MitigationChoice, at_s: float) -> None:
             _move(state, action, choice, at_s)
         case SetSize():
             _resize(state, action, choice, at_s)
+        case OwnAction():
+            raise InvalidValueError(f"{action.words} is carried out beside the job master, not by it")
         case _ as never:
             assert_never(never)
 
