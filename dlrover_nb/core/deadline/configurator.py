@@ -110,12 +110,10 @@ class Configurator:
     missing: Mapping[str, str]
     ratio: RatioRange | None = None
 
-    def peaks(self, features: ModelFeatures) -> dict[str, Estimate]:
+    def peaks(self, features: ModelFeatures, setting: Setting) -> dict[str, Estimate]:
         """Return the predicted peaks of a job's nodes, in cores and MiB, as far as they were learnt."""
         return {
-            name: self.learnt[name].predict(features, Setting())
-            for name in TARGETS[:-1]
-            if name in self.learnt
+            name: self.learnt[name].predict(features, setting) for name in TARGETS[:-1] if name in self.learnt
         }
 
     def configure(
@@ -170,7 +168,7 @@ class Configurator:
     def _configuration(
         self, features: ModelFeatures, counts: Setting, iter_s: Estimate, finish_s: Estimate
     ) -> Configuration:
-        peaks = self.peaks(features)
+        peaks = self.peaks(features, counts)
         outside = dict.fromkeys(text for each in (*peaks.values(), iter_s) for text in each.outside)
         n_worker, n_ps = counts.n_worker or 1, counts.n_ps or 1
         return Configuration(n_worker, n_ps, peaks, iter_s, finish_s, tuple(outside))

@@ -2,9 +2,10 @@
 
 A row is one setting of one job, from a trace or from the history. Anything but the job and its features may
 be unknown: which inputs and targets can be used is decided by the rows at hand (`regression`), and none is
-invented. The history holds the largest memory of the nodes of each role and the speed, minute by minute, but
-neither operations of a model nor the processor time that nodes used. So its rows teach memory and iteration
-time by batch size, parameters and plan, and no peak of CPU.
+invented. The history holds the speed, the largest memory and the most cores of the nodes of each role, minute
+by minute. A node that used all the cores it was given may need more: what it used is no peak then, and left
+out. Operations of a model are counted by its dense parameters, each of which multiplies and adds once a
+sample: layers that use a parameter more often do more, and jobs of one kind of model still compare.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.past_jobs import JobTraits, PastJob, SeriesRow
 
 FLOAT_BYTES = 4
+FULL = 0.95  # of a node's cores: from there on it might have used more
 TARGETS = ("worker_cpu", "worker_memory_mib", "ps_cpu", "ps_memory_mib", "iter_s")
 
 
@@ -109,17 +111,25 @@ def n_param_of(traits: JobTraits) -> int:
     return traits.dense_bytes // FLOAT_BYTES + in_tables
 
 
-def _rows_of_job(job: PastJob, series: Sequence[SeriesRow], place: int) -> list[TrainingRow]:
-    n_param = n_param_of(job.traits)
+def features_of(traits: JobTraits) -> ModelFeatures | None:
+    """Return the features of a job by what is known before it runs; None where its model is not known."""
+    n_param = n_param_of(traits)
     if n_param < 1:
-        return []  # its model was not known
-    features = ModelFeatures(job.traits.batch_size, n_param, flops=None)
+        return None
+    flops = 2 * traits.batch_size * (traits.dense_bytes // FLOAT_BYTES)
+    return ModelFeatures(traits.batch_size, n_param, flops or None)
+
+
+def _rows_of_job(job: PastJob, series: Sequence[SeriesRow], place: int) -> list[TrainingRow]:
+    features = features_of(job.traits)
+    if features is None:
+        return []
     trained = [piece for piece in series if piece.samples_per_s > 0 and min(piece.workers, piece.ps) > 0]
     rows = []
     for counts in sorted({(piece.workers, piece.ps) for piece in trained}):
         pieces = [piece for piece in trained if (piece.workers, piece.ps) == counts]
         setting = _setting(job, *counts)
-        measured = _measured(pieces, job.traits.batch_size)
+        measured = _measured(pieces, job.traits.batch_size, setting)
         rows.append(
             TrainingRow(f"{job.traits.name or job.traits.model}#{place}", features, setting, measured)
         )
@@ -136,11 +146,19 @@ def _setting(job: PastJob, n_worker: int, n_ps: int) -> Setting:
     return Setting(n_worker, n_ps, worker_cores, ps_cores)
 
 
-def _measured(pieces: Sequence[SeriesRow], batch_size: int) -> Measurements:
+def _measured(pieces: Sequence[SeriesRow], batch_size: int, setting: Setting) -> Measurements:
     n_sample = sum(piece.samples_per_s * piece.span_s for piece in pieces)
     n_iter_s = sum(piece.workers * batch_size * piece.span_s for piece in pieces)
     return Measurements(
+        worker_cpu=_peak((piece.worker_cpu for piece in pieces), setting.worker_cores),
+        ps_cpu=_peak((piece.ps_cpu for piece in pieces), setting.ps_cores),
         worker_memory_mib=max(piece.worker_memory_mib for piece in pieces) or None,
         ps_memory_mib=max(piece.ps_memory_mib for piece in pieces) or None,
         iter_s=n_iter_s / n_sample,  # T = w m / throughput
     )
+
+
+def _peak(used_cores: Iterable[float], given: float | None) -> float | None:
+    """Return the most cores that a node used; None where that is unknown, or may be less than it needs."""
+    peak = max(used_cores)
+    return peak if given is not None and 0 < peak < FULL * given else None

@@ -67,7 +67,7 @@ def series_row(record: SeriesRow) -> Columns:
     columns: Columns = {name: getattr(record, name) for name in SeriesRow.__slots__}
     if not (math.isfinite(record.span_s) and record.span_s > 0):
         raise InvalidValueError(f"span_s of a series row must be > 0, got {record.span_s}")
-    for name in ("samples_per_s", "workers", "ps", "worker_memory_mib", "ps_memory_mib"):
+    for name in set(columns) - {"at_s", "span_s"}:
         if not getattr(record, name) >= 0:
             raise InvalidValueError(f"{name} of a series row must be >= 0, got {getattr(record, name)}")
     return columns

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0006"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0007"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -158,6 +158,8 @@ series = Table(
     Column("ps", Integer, nullable=False),
     Column("worker_memory_mib", Float, nullable=False),
     Column("ps_memory_mib", Float, nullable=False),
+    Column("worker_cpu", Float, nullable=False, server_default="0"),
+    Column("ps_cpu", Float, nullable=False, server_default="0"),
     Index("series_by_time", "at_s"),
 )
 

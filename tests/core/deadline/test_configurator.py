@@ -26,7 +26,7 @@ def configurator():
 def test_what_was_never_measured_is_missing_with_its_reason(configurator):
     assert set(configurator.learnt) == {"worker_cpu", "worker_memory_mib", "iter_s"}
     assert "got 0" in configurator.missing["ps_cpu"]
-    assert set(configurator.peaks(FEATURES)) == {"worker_cpu", "worker_memory_mib"}
+    assert set(configurator.peaks(FEATURES, AT)) == {"worker_cpu", "worker_memory_mib"}
 
 
 @pytest.mark.more

@@ -14,8 +14,8 @@ FINAL = ResourcePlan(RolePlan(4, 2.0, 1024), RolePlan(2, 1.0, 1024))
 JOB = PastJob(TRAITS, FIRST, FINAL)
 
 
-def piece(at_s, speed, workers, ps, memory=300.0, span_s=60.0):
-    return SeriesRow(at_s, span_s, speed, workers, ps, memory, memory / 2)
+def piece(at_s, speed, workers, ps, memory=300.0, *, span_s=60.0, cores=0.0):
+    return SeriesRow(at_s, span_s, speed, workers, ps, memory, memory / 2, cores, cores / 4)
 
 
 def test_each_pair_of_counts_is_a_row_with_the_cores_of_its_plan():
@@ -35,9 +35,28 @@ def test_each_pair_of_counts_is_a_row_with_the_cores_of_its_plan():
 
 def test_what_the_history_does_not_hold_stays_unknown():
     (row,) = rows_of_history([(JOB, [piece(60, 128, 2, 1)])])
-    assert row.features.flops is None
     assert (row.measured.worker_cpu, row.measured.ps_cpu) == (None, None)
     assert (row.setting.cpu_share, row.setting.memory_share, row.setting.cluster_load) == (None, None, None)
+
+
+def test_operations_are_two_a_dense_parameter_and_sample():
+    (row,) = rows_of_history([(JOB, [piece(60, 128, 2, 1)])])
+    assert row.features.flops == 2 * 64 * 1000
+
+
+def test_the_cores_that_a_node_used_are_a_peak_where_it_had_more():
+    series = [
+        piece(60, 128, 2, 1, cores=0.5),
+        piece(120, 128, 2, 1, cores=0.8),
+        piece(180, 512, 4, 2, cores=1.95),
+    ]
+    small, full = rows_of_history([(JOB, series)])
+    assert (small.measured.worker_cpu, small.measured.ps_cpu) == (0.8, 0.2)
+    assert (full.measured.worker_cpu, full.measured.ps_cpu) == (None, 1.95 / 4), (
+        "it might have used more than 2"
+    )
+    (unknown,) = rows_of_history([(JOB, [piece(60, 64, 3, 1, cores=0.5)])])
+    assert unknown.measured.worker_cpu is None, "it is not known what it was given"
 
 
 def test_runs_of_one_name_are_two_jobs_and_jobs_without_progress_none():

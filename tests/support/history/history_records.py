@@ -30,4 +30,4 @@ MITIGATION = Mitigation("m1", "clicks", RESTART, "it is slow", "a start", 25.0, 
 OUTCOME = Outcome("d1", TARGET, BAND, 110.0, 70.0, 5, 22.0, 0.5)
 TRAITS = JobTraits("wide_deep", 8, 136, 524_288, 400_000, 512, 2_000_000, "ada", "clicks", "c0ffee")
 FIT = FitSummary(40.0, (TermKnowledge("grad", 1e-4, 1e-6, identified=True),), 0.04, 3, 60, 4e5, 136.0, 512)
-ROW = SeriesRow(60.0, 60.0, 100.0, 2, 1, 700.0, 300.5)
+ROW = SeriesRow(60.0, 60.0, 100.0, 2, 1, 700.0, 300.5, 0.75, 0.25)

@@ -1,7 +1,8 @@
 """A job's time series, rolled up for the history: one row a minute, however often nodes report.
 
 Permanent data must be small: the speed is the mean over the row, memory the largest of any node, because that
-is the one that is killed. Each report costs two comparisons; no report is read again.
+is the one that is killed, and cores the most that any node used in one report, because that is what it needs.
+Each report costs a few comparisons; no report is read again.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ class Rollup:
         self._row_s = row_s
         self._began_s = at_s
         self._n_sample = 0
-        self._worker_mib = self._ps_mib = 0.0
+        self._worker_mib = self._ps_mib = self._worker_cpu = self._ps_cpu = 0.0
 
     def add(self, sample: NodeSample) -> None:
         """Add a report."""
         if sample.role is Role.WORKER:
             self._n_sample += sample.n_sample
             self._worker_mib = max(self._worker_mib, sample.memory_mib)
+            self._worker_cpu = max(self._worker_cpu, sample.cpu_cores)
         else:
             self._ps_mib = max(self._ps_mib, sample.memory_mib)
+            self._ps_cpu = max(self._ps_cpu, sample.cpu_cores)
 
     def close(self, plan: ResourcePlan, at_s: float, *, is_last: bool = False) -> tuple[Remember, ...]:
         """Return the row once it is full, or at the end of the job; `plan` is what should run."""
@@ -57,8 +60,10 @@ class Rollup:
             ps=plan.ps.count,
             worker_memory_mib=self._worker_mib,
             ps_memory_mib=self._ps_mib,
+            worker_cpu=self._worker_cpu,
+            ps_cpu=self._ps_cpu,
         )
         self._began_s = at_s
         self._n_sample = 0
-        self._worker_mib = self._ps_mib = 0.0
+        self._worker_mib = self._ps_mib = self._worker_cpu = self._ps_cpu = 0.0
         return (Remember(at_s, row),)

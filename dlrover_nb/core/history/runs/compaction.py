@@ -81,4 +81,6 @@ def _merge(rows: Sequence[SeriesRow]) -> SeriesRow:
         ps=rows[0].ps,
         worker_memory_mib=max(row.worker_memory_mib for row in rows),
         ps_memory_mib=max(row.ps_memory_mib for row in rows),
+        worker_cpu=max(row.worker_cpu for row in rows),
+        ps_cpu=max(row.ps_cpu for row in rows),
     )

@@ -98,9 +98,10 @@ class FitSummary:
 
 @dataclass(frozen=True, slots=True)
 class SeriesRow:
-    """A minute or more of a job, rolled up: means of the speed, maxima of the memory of any node.
+    """A minute or more of a job, rolled up: means of the speed, maxima of the memory and cores of any node.
 
-    It covers the `span_s` seconds that ended at `at_s`.
+    It covers the `span_s` seconds that ended at `at_s`. Cores are those that the node used in one of its
+    reports; 0: not known, as in rows of releases before 0.2.
     """
 
     at_s: float
@@ -110,6 +111,8 @@ class SeriesRow:
     ps: int
     worker_memory_mib: float
     ps_memory_mib: float
+    worker_cpu: float = 0.0
+    ps_cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def test_one_row_a_minute_with_mean_speed_and_largest_memory(make_job, kinds):
     assert rows[0].samples_per_s == pytest.approx(job.speed(job.plan), rel=0.02)
     assert [r.worker_memory_mib for r in rows] == [300.0] * 3
     assert rows[1].ps_memory_mib == pytest.approx(220, abs=1)
+    assert [(r.worker_cpu, r.ps_cpu) for r in rows] == [(0.5, 0.5)] * 3
 
 
 def test_last_part_of_a_minute_is_kept_at_the_end(job, kinds):
