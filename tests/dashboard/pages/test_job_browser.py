@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.browser.chromium import broken_rules, picture, unnamed
+from support.browser.looks import overlapping
 from support.dashboard.dashboards import ADMIN, OPERATOR, SECOND, VIEWER, ByName, running
 from support.dashboard.team_clusters import MastersCluster, master_of, masters_team
 from support.jobs import builders as b
@@ -342,18 +343,41 @@ def apart(slow):
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_how_to_run_a_job_again_reads_at_every_width_and_breaks_no_rule(server, visit, master, axe, scheme):
+    master.state = replace(master.state, phase=JobPhase.FAILED, proposals=(), ended_at_s=b.START_S + 300)
+    for address in (ADDRESS, "live?cluster=a&job=ads"):
+        is_live = address != ADDRESS
+        page = visit(server, OPERATOR, address, has_live=is_live)
+        page.emulate_media(color_scheme=scheme)
+        if is_live:
+            page.get_by_role("button", name="Run again", exact=True).click()
+        else:
+            page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        page.get_by_text("submit ads-2").first.wait_for()
+        part, view = (".dlrover-live",) * 2 if is_live else ("main > :not(iframe)", "main")
+        assert not unnamed(page.locator("body").aria_snapshot())
+        for width in (360, 700, 1400):
+            page.set_viewport_size({"width": width, "height": 900})
+            until(lambda at=width, page=page: page.evaluate("document.documentElement.scrollWidth") <= at)
+            picture(page, f"dashboard-again-{'live' if is_live else 'job'}-{width}-{scheme}", full_page=True)
+            assert not overlapping(page.locator(view).first)
+        assert not [rule for rule in broken_rules(page, axe, part=part) if rule[0] != "region"]
+
+
+@pytest.mark.release
 def test_numbers_of_each_worker_are_ordered_by_keys(server, visit, apart):
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").focus()
     otto.keyboard.press("Enter")
     form = otto.get_by_role("form", name="Batch sizes")
-    form.get_by_role("spinbutton", name="worker-0").focus()
-    for text in ("640", "384", "its machine is older"):
+    form.get_by_role("spinbutton", name="worker-0").first.focus()
+    for text in ("320", "384", "2", "", "its machine is older"):
         otto.keyboard.type(text)
         otto.keyboard.press("Tab")
     otto.keyboard.press("Enter")
     otto.get_by_text(
-        "Mitigate adjust batch sizes to worker-0 640, worker-1 384 of job ads is done"
+        "Mitigate adjust batch sizes to worker-0 2 times 320, worker-1 384 of job ads is done"
     ).wait_for()
     assert apart.asked[-1].why == "its machine is older"
 
@@ -363,7 +387,7 @@ def test_a_batch_size_that_is_missing_is_asked_for_before_anything_is_sent(serve
     otto = visit(server, OPERATOR)
     otto.get_by_text("Order an action yourself").click()
     form = otto.get_by_role("form", name="Batch sizes")
-    form.get_by_label("worker-0").fill("640")
+    form.get_by_label("worker-0").first.fill("640")
     form.get_by_role("button").click()
     assert otto.evaluate("document.activeElement.name") == "batches:worker-1"
     assert "flash" not in otto.url

@@ -109,6 +109,17 @@ def n_glyph(screen) -> int:
     return len([*screen.layout.get_root().select({"type": GlyphRenderer})])
 
 
+def test_a_page_is_opened_once_its_browser_has_drawn_the_view(page, screen, monkeypatch):
+    """Until then Panel drops new parts, and every later change of them names what the browser does not have."""
+    monkeypatch.setattr("dlrover_nb.widgets.live.browser.render_target._is_ready", lambda _doc: False)
+    page.open("Memory")
+    page.draw()
+    assert (screen.tabs.to_open, screen.tabs.page("Memory").visible) == ("Memory", False)
+    monkeypatch.undo()
+    page.draw()
+    assert (screen.tabs.to_open, screen.tabs.page("Memory").visible) == ("", True)
+
+
 def test_a_page_that_is_opened_late_shows_the_present_state_at_once(master, page, screen):
     page.redraw()
     nodes = ("worker-0", "ps-0", "worker-1")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from support.browser.chromium import broken_rules, picture, unnamed
-from support.browser.looks import cut_off, is_painted
+from support.browser.looks import cut_off, is_painted, overlapping
 from support.jobs import builders as b
 from support.jobs.masters import Master
 from support.waiting import until
@@ -74,6 +74,21 @@ def test_the_live_view_of_a_job(serve, page, axe):
             until(lambda theme=theme: is_painted(view, theme), f"figures in the {theme} theme")
             assert broken_rules(page, axe, ".dlrover-live") == [], name
     assert not unnamed(page.locator("body").aria_snapshot())
+
+
+@pytest.mark.release
+def test_further_pages_of_the_live_view_of_a_job_at_the_narrowest(serve, page, axe):
+    page.goto(serve(LiveView(JobHandle("quick-start", Master(), user="ada"), Poller()).panel))
+    page.get_by_role("button", name="Do it (p2)").wait_for()
+    view = page.locator(".dlrover-live").first
+    for theme in ORDER:
+        page.evaluate(SWITCH, THEMES[theme])
+        for name in ("Staleness", "Run again"):
+            page.get_by_role("button", name=name, exact=True).click()
+            is_whole(page, view, f"live-{name.lower()}-{theme}", (360,))
+            until(lambda theme=theme: is_painted(view, theme), f"figures in the {theme} theme")
+            until(lambda: not overlapping(view), lambda: f"texts apart, where {overlapping(view)} overlap,")
+            assert broken_rules(page, axe, ".dlrover-live") == [], name
 
 
 @pytest.mark.more

@@ -173,7 +173,8 @@ class RenderTarget:
             The layout that gets new models; None: any.
         """
         if self._doc is not None:
-            yield
+            with _in_order(self._doc):
+                yield
             return
         with self.lock, self._root.lock, self._frozen(), block_comm():
             yield
@@ -200,7 +201,8 @@ class RenderTarget:
         if self._doc is None or not _is_seen(self._doc):
             return
         with set_curdoc(self._doc):
-            self.add()
+            if _is_ready(self._doc):
+                self.add()
             with self._frozen():
                 self._show()  # not held by Panel: it drops changes of sessions that it considers unconnected
 
@@ -292,6 +294,25 @@ def _collected_once(models: Any) -> Iterator[None]:  # noqa: ANN401 - bokeh has 
         del models.invalidate, models.recompute
         if calls:
             models.invalidate()
+
+
+@contextmanager
+def _in_order(doc: Document) -> Iterator[None]:
+    """Let Bokeh send what changes, after what came before: Panel may send models later than their changes."""
+    if doc.callbacks.hold_value:
+        yield
+        return
+    doc.hold("collect")
+    try:
+        yield
+    finally:
+        doc.unhold()
+
+
+def _is_ready(doc: Document) -> bool:
+    """Whether a session's page is drawn; until then Panel drops new parts that it is to send."""
+    session = getattr(doc.session_context, "session", None)
+    return session is None or bool(pn.state._connected.get(doc))  # noqa: SLF001 - panel has no public API
 
 
 def _is_seen(doc: Document) -> bool:

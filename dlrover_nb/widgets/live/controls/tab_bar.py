@@ -72,10 +72,11 @@ class TabBar:
         self.show()
 
     def show(self) -> None:
-        """Show the chosen page, and hide the others."""
+        """Show the chosen page, once it has parts, and hide the others."""
         for name, page in self._pages.items():
-            if page.visible != (name == self.chosen):
-                page.visible = name == self.chosen
+            is_shown = name == self.chosen and bool(page.objects)
+            if page.visible != is_shown:
+                page.visible = is_shown
 
     def _changed(self, attr: str, old: int | None, new: int | None) -> None:  # noqa: ARG002 - bokeh's signature
         self._on_choose()
