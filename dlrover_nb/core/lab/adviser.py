@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.lab.lab_file import LabWorld, OwnPolicy
     from dlrover_nb.core.lab.workload import LabJob
-    from dlrover_nb.core.planner.advising.advice import Advice, Axes
+    from dlrover_nb.core.planner.advising.advice import Advice
     from dlrover_nb.core.structs.decisions.candidates import Candidate
     from dlrover_nb.core.structs.plan.bounds import Quota
     from dlrover_nb.core.structs.plan.capacity import Capacity
-    from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import Axes, ResourcePlan
 
 N_WINDOW = 5  # steady windows behind one measurement
 N_DRAW = 40  # coefficient sets behind a band
