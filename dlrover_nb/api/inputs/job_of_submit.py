@@ -30,6 +30,8 @@ from dlrover_nb.core.structs.job.solution_names import RuleName, SolutionName
 
 MOST_BYTES = 16 << 20  # of a file that a user named: a larger one is not a job file, and may be a device
 
+GPU_KEYS = {"worker_gpu": "plan.worker.gpu"}  # no size: no plan that is chosen later has other ones
+
 JobText = JobSpec | Mapping[str, object] | str | Path
 Settings = Iterable[tuple[str, object]]  # (path of a key such as ``plan.worker.count``, value)
 
@@ -86,13 +88,15 @@ def _check_stragglers(spec: JobSpec) -> None:
 
 def settings_of(given: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     """Return settings by their paths, of keyword arguments; see the module."""
-    keys = (*known_keys(), *OLD_KEYS, *SIZES, *known_keys("data"), *known_keys("model"))
+    keys = (*known_keys(), *OLD_KEYS, *SIZES, *GPU_KEYS, *known_keys("data"), *known_keys("model"))
     for key in given:
         check_known("key", key.partition(".")[0], keys)
     return tuple((_path_of(key), value) for key, value in given.items())
 
 
 def _path_of(key: str) -> str:
+    if key in GPU_KEYS:
+        return GPU_KEYS[key]
     if key in SIZES and key not in known_keys():
         return path_of_size(key)
     groups = [group for group in ("data", "model") if key in known_keys(group)]

@@ -6,7 +6,6 @@ person has given it, and compared anew with each look.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.imports import differences
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 KIND = "file"
 MOST_FILE = 200_000  # letters
-_NAMES = {"count": "nodes", "cpu": "cores each", "memory_mib": "MiB each"}
+_NAMES = {"count": "nodes", "cpu": "cores each", "memory_mib": "MiB each"}  # of a plan; no plan varies GPUs
 
 
 def file_text(content: bytes) -> str:
@@ -52,13 +51,13 @@ def running_rows(snapshot: JobSnapshot) -> Iterable[tuple[str, str, str, str]]:
     for role in Role:
         nodes = [n for n in snapshot.nodes if n.role is role and n.phase is NodePhase.READY]
         plan = snapshot.target.role(role)
-        for field in fields(plan):
-            wanted = f"{getattr(plan, field.name):g}"
-            if field.name == "count":
+        for name, words in _NAMES.items():
+            wanted = f"{getattr(plan, name):g}"
+            if name == "count":
                 runs = f"{len(nodes)}"
             else:
-                runs = ", ".join(sorted({f"{getattr(n, field.name):g}" for n in nodes})) or units.MISSING
-            yield f"{role}: {_NAMES[field.name]}", wanted, runs, "" if wanted == runs else "differs"
+                runs = ", ".join(sorted({f"{getattr(n, name):g}" for n in nodes})) or units.MISSING
+            yield f"{role}: {words}", wanted, runs, "" if wanted == runs else "differs"
 
 
 def drift_blocks(snapshot: JobSnapshot, file: str | None) -> tuple[Block, ...]:
