@@ -64,6 +64,7 @@ LINES = {
     "help": "help status",
     "audit": "audit list",
     "tokens": "tokens list",
+    "lab": "lab --jobs 2 --seeds 1 --contenders fixed-plan",
 }
 ELSEWHERE = {
     "predict",

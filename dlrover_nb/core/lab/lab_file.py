@@ -124,7 +124,7 @@ class Workload:
             return f"own jobs of {self.history_days:g} days of the history, by their last fits"
         if self.trace:
             return f"up to {self.jobs:,} jobs of {self.days:g} days of {Path(self.trace).name}, by {truth}"
-        return f"{self.jobs:,} drawn jobs in {self.days:g} days, by {truth}"
+        return f"{self.jobs:,} drawn jobs in {self.days:g} day{'s' * (self.days != 1)}, by {truth}"
 
 
 @dataclass(frozen=True, slots=True)
