@@ -99,7 +99,7 @@ def _cell(figure: Figure, *, is_share: bool = False) -> str:
 
 
 def _quantiles(result: LabResult) -> Table:
-    head = ("contender", *(f"{share:.0%} within, h" for share in QUANTILES))
+    head = ("contender", *(f"{units.percent(share)} within, h" for share in QUANTILES))
     rows = tuple(
         (score.contender, *(units.number(_quantile(score, share)) for share in QUANTILES))
         for score in result.scores

@@ -55,7 +55,8 @@ def test_a_mistake_is_one_line_that_says_what_is_right(shell, run) -> None:
     assert "optimus" in err
 
 
-def test_the_history_of_this_user_is_replayed_or_its_lack_is_said(run) -> None:
+def test_a_user_without_past_jobs_is_told_so(run, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     code, _, err = run("lab", "--history", "30")
     assert code == 2
     assert "no finished runs" in err
