@@ -102,14 +102,7 @@ def job_s(cluster: Cluster, name: str, args: argparse.Namespace, mode: Mode, *il
     """Return how long a job takes from its first step to its end."""
     kind = name.partition("-")[0]
     n_row = int(args.seconds / STEP_S) * BATCH * N_MEMBER
-    command = (
-        sys.executable,
-        str(Path(__file__).resolve()),
-        "--train",
-        kind,
-        str(n_row),
-        *ill,
-    )
+    command = (sys.executable, str(Path(__file__).resolve()), "--train", kind, str(n_row), *ill)
     store = ExternalRole() if KINDS[kind] is Framework.DDP else ExternalRole(("sleep", "100000"))
     program = ExternalSpec(
         ExternalRole(command),
@@ -118,7 +111,8 @@ def job_s(cluster: Cluster, name: str, args: argparse.Namespace, mode: Mode, *il
         framework=KINDS[kind],
         dynamic_workers=KINDS[kind] is Framework.TENSORFLOW,
     )
-    handle = cluster.submit(JobSpec(name, plan=PLAN, foreign=program, batch_size=BATCH))
+    spec = JobSpec(name, plan=PLAN, foreign=program, batch_size=BATCH, straggler_window_s=args.window)
+    handle = cluster.submit(spec)
     handle.decide(Pin.to(PLAN))
     handle.decide(SetMode(mode))
     until(lambda: handle.snapshot().train.n_sample_done > 0, name)
@@ -128,8 +122,8 @@ def job_s(cluster: Cluster, name: str, args: argparse.Namespace, mode: Mode, *il
     if now.phase is not JobPhase.SUCCEEDED:
         raise SystemExit(f"{name} has {now.phase}: {now.message}")
     took_s = time.monotonic() - began_s
-    did = [f"{each.id} {each.status}: {each.why[:60]}" for each in now.proposals]
-    sys.stderr.write(f"{name}: {took_s:.0f} s; proposals: {', '.join(did) or 'none'}\n")
+    did = [f"{each.words}: {each.status}" for each in now.mitigations]
+    sys.stderr.write(f"{name}: {took_s:.0f} s; answers: {', '.join(did) or 'none'}\n")
     return took_s
 
 
