@@ -1,0 +1,54 @@
+"""Curves of quality that a person hands to a running job, in everything that shows plans."""
+
+from __future__ import annotations
+
+import pytest
+from support.plans.quality_curves import curve
+from support.waiting import LIMIT_S
+
+import dlrover_nb
+
+JOB = "{name: priced, mode: suggest, overlap: false, bounds: {max_workers: 8, max_auc_loss: 0.5}}"
+
+
+@pytest.fixture(scope="module")
+def job():
+    """Return a simulated job that is measured, with curves of two ways."""
+    cluster = dlrover_nb.connect("sim", speed=600)
+    try:
+        priced = cluster.submit(JOB, epochs=4000)
+        priced.learn_curves(curve(), curve(-1e-5, way="gba"))
+        priced.wait(until="proposal", timeout_s=LIMIT_S)
+        yield priced
+    finally:
+        cluster.shutdown(force=True)
+
+
+def test_a_what_if_has_the_change_of_auc_as_data_and_words(job):
+    asked = job.whatif(workers=7)
+    quality = asked.weighed[0].candidate.quality
+    assert quality.auc_low < quality.auc < 0
+    assert f"{quality.words}, measured by a rehearsal of 40,000 rows" in " ".join(str(asked).split())
+    (row,) = asked.to_frame().to_dict("records")
+    assert (row["auc_change"], row["auc_change_low"]) == (quality.auc, quality.auc_low)
+    assert row["age"] == 6
+
+
+def test_the_front_has_a_column_of_auc_in_text_html_and_data(job):
+    plans = job.plans()
+    front = plans.to_frame("front")
+    now = plans.snapshot.target.worker.count
+    more = front[front["workers"] > now]
+    assert len(more)
+    assert (more["auc_change"] < 0).all()
+    assert "AUC" in str(plans)
+    assert "<th>AUC" in plans.view().html() or ">AUC<" in plans.view().html()
+
+
+def test_a_person_is_told_that_a_plan_may_break_the_bound_and_may_still_take_it(job):
+    job.learn_curves(curve(-0.2))
+    asked = job.whatif(workers=8)
+    assert not asked.weighed[0].refusal
+    assert "against the first plan, the bound is 0.500" in asked.weighed[0].caution
+    assert "Mind its AUC" in str(asked)
+    assert job.scale(workers=8).decision.plan.worker.count == 8
