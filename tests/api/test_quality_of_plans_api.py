@@ -45,6 +45,24 @@ def test_the_front_has_a_column_of_auc_in_text_html_and_data(job):
     assert "<th>AUC" in plans.view().html() or ">AUC<" in plans.view().html()
 
 
+def test_why_has_the_same_numbers(job):
+    plans, why = job.plans(), job.why()
+    opened = plans.snapshot.open_proposal
+    assert opened.candidate.plan.worker.count > opened.baseline.plan.worker.count
+    assert "of AUC" in opened.why
+    assert "with gba" in opened.why
+    answer = next(each for each in why.answers if each.question == "why")
+    numbers = {value.name: value.amount for value in answer.values}
+    (weighed,) = job.whatif(opened.candidate.plan).weighed
+    quality = weighed.candidate.quality
+    assert numbers["n_worker"] == opened.candidate.plan.worker.count
+    assert (numbers["auc_low"], numbers["auc"], numbers["auc_high"]) == pytest.approx(
+        (quality.auc_low, quality.auc, quality.auc_high)
+    )
+    assert numbers["gba_auc"] == pytest.approx(quality.ways[0].auc)
+    assert "40,000 rows" in answer.words
+
+
 def test_a_person_is_told_that_a_plan_may_break_the_bound_and_may_still_take_it(job):
     job.learn_curves(curve(-0.2))
     asked = job.whatif(workers=8)
