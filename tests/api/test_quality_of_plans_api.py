@@ -45,6 +45,20 @@ def test_the_front_has_a_column_of_auc_in_text_html_and_data(job):
     assert "<th>AUC" in plans.view().html() or ">AUC<" in plans.view().html()
 
 
+def test_a_front_with_auc_as_a_third_axis_has_plans_that_age_less(job):
+    plans = job.plans()
+    three = plans.to_frame("front_with_auc")
+    assert three["workers"].nunique() > 1
+    for _, row in three.iterrows():
+        better = three[
+            (three["cost_per_hour"] <= row["cost_per_hour"])
+            & (three["predicted_samples_per_s"] >= row["predicted_samples_per_s"])
+            & (three["auc_change"] >= row["auc_change"])
+        ]
+        assert (better["workers"] == row["workers"]).all()
+    assert "Plans that nothing beats in cost, throughput and AUC" in str(plans)
+
+
 def test_why_has_the_same_numbers(job):
     plans, why = job.plans(), job.why()
     opened = plans.snapshot.open_proposal
