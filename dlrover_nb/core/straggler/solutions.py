@@ -257,9 +257,11 @@ def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Propos
         return ()
     now, least = _ratios_now(situation), situation.tuning.slowness_ratio
     return tuple(
-        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f.node, situation))
+        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f, situation))
         for f in sorted(findings, key=lambda f: -f.ratio)
-        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= least
+        if f.role is Role.WORKER
+        and f.pace is Pace.PERSISTENT
+        and (f.by_rows or now.get(f.node, f.ratio) >= least)
     )
 
 
@@ -347,9 +349,11 @@ def _speed(worker: WorkerState) -> float:
 
 
 def _said(f: Straggler) -> str:
+    part = "as many rows as its peers" if f.by_rows else "its own part of a step"
+    longer = "as long as they do" if f.by_rows else "as long as its peers"
     return (
-        f"{f.node} took {seconds_text(f.iter_s)} for its own part of a step over {f.window_s:.0f} s, "
-        f"{f.ratio:.1f} times as long as its peers"
+        f"{f.node} took {seconds_text(f.iter_s)} for {part} over {f.window_s:.0f} s, "
+        f"{f.ratio:.1f} times {longer}"
     )
 
 
