@@ -433,7 +433,9 @@ class Monitor:
         mine = self._parts[Role.WORKER]
         totals = {node: _sum(parts, end, N_PART) for node, parts in mine.items()}
         row_s = {node: each.work_s / each.n_sample for node, each in totals.items() if each.n_sample > 0}
-        ratios = beside_others(np.array([[each_s] for each_s in row_s.values()]))[:, 0] if len(row_s) > 1 else ()
+        ratios = (
+            beside_others(np.array([[each_s] for each_s in row_s.values()]))[:, 0] if len(row_s) > 1 else ()
+        )
         for node, ratio in zip(row_s, ratios, strict=False):
             if self._is_covered(mine[node], end):
                 self._best[node] = min(float(ratio), self._best.get(node, math.inf))
