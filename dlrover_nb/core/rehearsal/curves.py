@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.rehearsal.ways import batch_of
 from dlrover_nb.core.structs.training.quality import CurveOrigin, QualityCurve, QualityPoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.core.rehearsal.runs import Run
+    from dlrover_nb.core.rehearsal.ways import WayName
     from dlrover_nb.core.structs.job.job import JobSpec
 
 LEAST_SEEDS = 2  # one says nothing of how much differences vary
 
 
-def curve_of(runs: Sequence[Run], way: str, spec: JobSpec, *, n_row: int, n_epoch: int) -> QualityCurve:
+def curve_of(runs: Sequence[Run], way: WayName, spec: JobSpec, *, n_row: int, n_epoch: int) -> QualityCurve:
     """Return the curve of one way; its points are those beyond a single worker.
 
     Parameters
@@ -54,9 +56,9 @@ def curve_of(runs: Sequence[Run], way: str, spec: JobSpec, *, n_row: int, n_epoc
             "let the rehearsal run longer"
         )
     return QualityCurve(
-        way=way,
+        way=str(way),
         origin=CurveOrigin.REHEARSAL,
-        batch_size=spec.batch_size,
+        batch_size=batch_of(way, spec, 1),
         n_row=n_row,
         n_epoch=n_epoch,
         learning_rate=spec.model.learning_rate,

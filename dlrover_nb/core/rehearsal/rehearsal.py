@@ -19,22 +19,18 @@ from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.rehearsal.curves import LEAST_SEEDS, curve_of
 from dlrover_nb.core.rehearsal.delays import Delay
 from dlrover_nb.core.rehearsal.runs import Trial
-from dlrover_nb.core.rehearsal.ways import AsTheyCome
+from dlrover_nb.core.rehearsal.ways import AsTheyCome, WayName, batch_of, way_of
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from dlrover_nb.core.rehearsal.runs import Run
     from dlrover_nb.core.rehearsal.sample import Sample
-    from dlrover_nb.core.rehearsal.ways import Way
     from dlrover_nb.core.structs.training.quality import QualityCurve
 
 N_PROBED = 12  # exchanges whose time tells that of a run, after as many that warm up
 TELL_EVERY = 16  # exchanges
-
-
-WAYS: Mapping[str, Callable[[], Way]] = {AsTheyCome.name: AsTheyCome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class Settings:
     workers: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     n_epoch: int = 1
     variation: float = 0.0
-    ways: tuple[str, ...] = (AsTheyCome.name,)
+    ways: tuple[WayName, ...] = (WayName.ASP,)
 
     def __post_init__(self) -> None:
         _check.at_least("rows", self.n_row, 1)
@@ -136,7 +132,7 @@ def estimated_cpu_s(sample: Sample, settings: Settings) -> float:
         batch = sample.held_out[0]
         trial.scores(batch)
         score_s = (time.process_time() - began_s) / len(batch.labels)
-    run_s = sample.n_batch(settings.n_epoch) * step_s + sample.n_held_out * score_s
+    run_s = trial.n_batch * step_s + sample.n_held_out * score_s
     return settings.n_run * run_s
 
 
@@ -163,7 +159,7 @@ def rehearse(
     try:
         with single_threaded():
             for done, trial in enumerate(_trials(sample, settings)):
-                for share in _shares(trial.steps(), sample.n_batch(settings.n_epoch)):
+                for share in _shares(trial.steps(), trial.n_batch):
                     progress((done + share) / settings.n_run)
                 runs.append(trial.result())
     except KeyboardInterrupt:
@@ -179,7 +175,7 @@ def rehearse(
         ),
         n_row=sample.n_row,
         n_held_out=sample.n_held_out,
-        n_update=sample.n_batch(settings.n_epoch),
+        n_update=runs[0].n_update,
         overlap=spec.overlap,
         holds_out_own=sample.holds_out_own,
         cpu_s=time.process_time() - began_s,
@@ -187,10 +183,12 @@ def rehearse(
 
 
 def _trials(sample: Sample, settings: Settings) -> Iterator[Trial]:
+    spec = sample.spec
     for seed in range(settings.n_seed):
         for way in settings.ways:
-            for delay in settings.delays(overlap=sample.spec.overlap):
-                yield Trial(sample, delay, WAYS[way](), seed=seed, n_epoch=settings.n_epoch)
+            for delay in settings.delays(overlap=spec.overlap):
+                made, size = way_of(way, spec, delay.n_worker), batch_of(way, spec, delay.n_worker)
+                yield Trial(sample, delay, made, seed=seed, n_epoch=settings.n_epoch, batch_size=size)
 
 
 def _shares(steps: Iterator[None], n_batch: int) -> Iterator[float]:

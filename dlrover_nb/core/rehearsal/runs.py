@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.rehearsal.delays import Delay
     from dlrover_nb.core.rehearsal.sample import Sample
-    from dlrover_nb.core.rehearsal.ways import Way
+    from dlrover_nb.core.rehearsal.ways import Updates, Way
     from dlrover_nb.core.runtime.store.batches import PreparedBatch
     from dlrover_nb.core.structs.views.snapshot import Evaluation
 
@@ -76,6 +76,8 @@ class Trial:
         The rows, and the job that they are of.
     delay, way
         What is imposed, and how gradients are applied.
+    batch_size
+        Samples of a worker's mini-batch; None: that of the job.
     seed
         Added to the job's seeds: of the first parameters, and of the order of rows.
     n_epoch
@@ -89,10 +91,20 @@ class Trial:
         The parameters.
     """
 
-    def __init__(self, sample: Sample, delay: Delay, way: Way, *, seed: int = 0, n_epoch: int = 1) -> None:
+    def __init__(
+        self,
+        sample: Sample,
+        delay: Delay,
+        way: Way,
+        *,
+        seed: int = 0,
+        n_epoch: int = 1,
+        batch_size: int | None = None,
+    ) -> None:
         self._sample, self._delay, self._way = sample, delay, way
         self._seed, self._n_epoch = seed, n_epoch
         spec, features = sample.spec, sample.features
+        self._batch_size = batch_size or spec.batch_size
         model = replace(spec.model, seed=spec.model.seed + seed)
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self._learner = Learner(
@@ -107,17 +119,22 @@ class Trial:
 
     def steps(self) -> Iterator[None]:
         """Train; yields after each exchange, so that a caller may say how far it is, or leave."""
-        n_batch = self._sample.n_batch(self._n_epoch)
-        batches = self._sample.batches(self._sample.spec.seed + self._seed, self._n_epoch)
+        sample, n_epoch, size = self._sample, self._n_epoch, self._batch_size
+        batches = sample.batches(sample.spec.seed + self._seed, n_epoch, size)
         generator = np.random.default_rng([self._seed, self._delay.n_worker])
         in_flight: dict[int, _InFlight] = {}
-        for exchange in exchanges(self._delay, n_batch, generator):
+        for exchange in exchanges(self._delay, self.n_batch, generator):
             if exchange.push is not None:
                 self._push(exchange.worker, in_flight.pop(exchange.push))
             if exchange.pull is not None:
                 in_flight[exchange.pull] = self._compute(exchange.worker, exchange.pull, next(batches))
             yield
-        self._n_update += self._way.finish(self.store)
+        self._count(self._way.finish(self.store))
+
+    @property
+    def n_batch(self) -> int:
+        """Batches of all its passes."""
+        return self._sample.n_batch(self._n_epoch, self._batch_size)
 
     def result(self) -> Run:
         """Score the held-out rows.
@@ -154,16 +171,20 @@ class Trial:
         if self._checks[worker].why_unusable(batch, rows, gradients):
             self._n_skipped += 1
             return _InFlight(None, n_other)
-        dense, values = learner.gradients.copy(), learner.values.copy()
-        n_row = len(batch.labels)
-        return _InFlight(Arrival(number, n_row, batch.rows, gradients.rows, dense, 0, rows, values), n_other)
+        dense, n_row = learner.gradients.copy(), len(batch.labels)
+        return _InFlight(Arrival(worker, number, n_row, batch.rows, gradients.rows, dense, 0), n_other)
 
     def _push(self, worker: int, gradient: _InFlight) -> None:
         if gradient.arrival is None:
             return
         age = self._n_update - self._n_own[worker] - gradient.n_other
         self.ages.append(age)
-        n_update = self._way.take(replace(gradient.arrival, age=age), self.store)
-        self._n_update += n_update
-        if not self._way.is_shared:
-            self._n_own[worker] += n_update
+        self._count(self._way.take(replace(gradient.arrival, age=age), self.store))
+
+    def _count(self, updates: Updates) -> None:
+        """Count updates; one with gradients of a single worker is its own, as in `UpdateAges`."""
+        self._n_update += len(updates)
+        for contributors in updates:
+            if len(contributors) == 1:
+                (alone,) = contributors
+                self._n_own[alone] += 1

@@ -41,7 +41,7 @@ class Sample:
     Parameters
     ----------
     spec
-        The job; its `batch_size` is that of one worker.
+        The job.
     split, shards
         How its rows are cut into shards, and those of them that are in the sample with their rows.
     held_out
@@ -68,13 +68,12 @@ class Sample:
         """Rows that are scored."""
         return sum(len(batch.labels) for batch in self.held_out)
 
-    def n_batch(self, n_epoch: int) -> int:
-        """Batches of so many passes."""
-        size = self.spec.batch_size
+    def n_batch(self, n_epoch: int, size: int) -> int:
+        """Batches of so many rows in so many passes."""
         return n_epoch * sum(-(-len(rows) // size) for rows in self.shards.values())
 
-    def batches(self, seed: int, n_epoch: int) -> Iterator[PreparedBatch]:
-        """Yield the batches of so many passes in the order of a seed."""
+    def batches(self, seed: int, n_epoch: int, size: int) -> Iterator[PreparedBatch]:
+        """Yield the batches of `size` rows of so many passes, in the order of a seed."""
         split = replace(self.split, seed=seed, n_epoch=n_epoch)
         for epoch in range(n_epoch):
             for number in split.order(epoch).tolist():
@@ -82,7 +81,7 @@ class Sample:
                 if rows is not None:
                     shard = Shard(Lease(Purpose.TRAIN, number, 1), epoch, *split.rows(number))
                     work = ShardWork(shard, rows, seed=seed)
-                    while (batch := work.take(self.spec.batch_size, _ONE_PS)) is not None:
+                    while (batch := work.take(size, _ONE_PS)) is not None:
                         yield batch
 
 

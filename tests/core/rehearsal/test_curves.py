@@ -16,6 +16,7 @@ from dlrover_nb.core.rehearsal.delays import Delay
 from dlrover_nb.core.rehearsal.rehearsal import Settings, estimated_cpu_s, rehearse
 from dlrover_nb.core.rehearsal.runs import Run
 from dlrover_nb.core.rehearsal.sample import read_sample
+from dlrover_nb.core.rehearsal.ways import WayName
 from dlrover_nb.core.structs.job.job import JobSpec
 
 SPEC = JobSpec("clicks")
@@ -27,7 +28,7 @@ def _run(seed, n_worker, loss, auc):
 
 
 def _curve(runs):
-    return curve_of(runs, "asp", SPEC, n_row=1000, n_epoch=1)
+    return curve_of(runs, WayName.ASP, SPEC, n_row=1000, n_epoch=1)
 
 
 @given(st.lists(st.tuples(QUALITY, QUALITY), min_size=2, max_size=8), QUALITY, QUALITY)

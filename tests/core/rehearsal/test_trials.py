@@ -17,9 +17,9 @@ from dlrover_nb.core.rehearsal.delays import Delay
 from dlrover_nb.core.rehearsal.rehearsal import single_threaded
 from dlrover_nb.core.rehearsal.runs import Trial
 from dlrover_nb.core.rehearsal.sample import read_sample
-from dlrover_nb.core.rehearsal.ways import AsTheyCome
+from dlrover_nb.core.rehearsal.ways import AsTheyCome, WayName, batch_of, way_of
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, Sync
 
 N_ROW = 3000
 
@@ -50,8 +50,8 @@ def _sample(spec, n_row=N_ROW):
     return read_sample(spec, make_features(spec.data, spec.model), n_row)
 
 
-def _trained(sample, delay, **options):
-    trial = Trial(sample, delay, AsTheyCome(), **options)
+def _trained(sample, delay, way=None, **options):
+    trial = Trial(sample, delay, way or AsTheyCome(), **options)
     with single_threaded():
         for _ in trial.steps():
             pass
@@ -86,6 +86,7 @@ class _Noting(AsTheyCome):
     """Counts the labels and rows of batches as they arrive."""
 
     def __init__(self):
+        super().__init__()
         self.n_row, self.numbers, self.ages = 0, Counter(), []
 
     def take(self, arrival, store):
@@ -104,16 +105,16 @@ def test_each_row_is_trained_once_in_each_pass(rows, delay):
             pass
     assert way.n_row == 2 * sample.features.n_train
     assert {*way.numbers.values()} == {1}
-    assert len(way.numbers) == sample.n_batch(2)
+    assert len(way.numbers) == sample.n_batch(2, 64)
     assert trial.ages == way.ages
 
 
-@given(st.integers(0, 50), st.integers(1, 3))
-def test_the_batches_of_a_pass_hold_each_row_of_the_sample_once_whatever_the_seed(rows, seed, n_epoch):
+@given(st.integers(0, 50), st.integers(1, 3), st.integers(1, 200))
+def test_the_batches_of_a_pass_hold_each_row_of_the_sample_once_whatever_the_seed(rows, seed, n_epoch, size):
     sample = _sample(_spec(rows), 700)
     own = Counter(_keys(np.concatenate([rows.ids for rows in sample.shards.values()])))
     trained = Counter()
-    for batch in sample.batches(seed, n_epoch):
+    for batch in sample.batches(seed, n_epoch, size):
         trained.update(_keys(batch.rows[batch.inverse].reshape(len(batch.labels), -1)))
     assert trained == Counter({row: n_epoch * n for row, n in own.items()})
 
@@ -157,3 +158,44 @@ def test_a_stream_is_refused(rows):
     features = replace(make_features(spec.data, spec.model), is_stream=True)
     with pytest.raises(InvalidValueError, match="stream"):
         read_sample(spec, features, 100)
+
+
+def test_gathering_from_one_worker_is_plain_training_with_the_global_batch(rows):
+    """Up to rounding: a mean of means of batches is not summed in the order of one batch."""
+    spec = _spec(rows, sync=Sync.ASP, overlap=False)
+    sample, size = _sample(spec), 4 * spec.batch_size
+    way = way_of(WayName.GBA, replace(spec, global_batch=size), 1)
+    _, gathered, scores = _trained(sample, Delay(1), way=way)
+    _, plain, wanted = _trained(sample, Delay(1), batch_size=size)
+    assert gathered.age == 0
+    assert gathered.n_update < 1.2 * plain.n_update  # a shard's last batch is smaller
+    assert np.corrcoef(scores, wanted)[0, 1] > 0.97
+
+
+def test_gathered_gradients_age_by_global_steps(rows):
+    spec = replace(_spec(rows), global_batch=8 * 64)
+    sample = _sample(spec)
+    trial, run, _ = _trained(sample, Delay(16), way=way_of(WayName.GBA, spec, 16))
+    assert run.n_update < len(trial.ages) / 7
+    assert max(trial.ages) <= 2  # fifteen gradients of others are less than two steps
+    assert 0 < run.age < 15 / 8
+
+
+def test_normalised_steps_of_young_gradients_are_plain_ones_and_of_old_ones_shorter(rows):
+    sample = _sample(_spec(rows))
+    runs = {
+        (name, n_worker): _trained(sample, Delay(n_worker), way=way_of(name, sample.spec, n_worker))[2]
+        for name in (WayName.ASP, WayName.NORMALISED)
+        for n_worker in (1, 8)
+    }
+    assert np.array_equal(runs[WayName.ASP, 1], runs[WayName.NORMALISED, 1])
+    assert not np.array_equal(runs[WayName.ASP, 8], runs[WayName.NORMALISED, 8])
+
+
+@given(st.integers(1, 64), st.integers(1, 4096), st.integers(1, 4096))
+def test_workers_share_a_global_batch_out_or_gather_it_as_the_job_would(n_worker, size, batch_size):
+    shared = replace(JobSpec("j"), batch_size=batch_size, global_batch=size)
+    assert batch_of(WayName.ASP, shared, n_worker) == shared.batch_of(n_worker)
+    assert batch_of(WayName.GBA, shared, n_worker) == min(batch_size, size)
+    alone = replace(shared, global_batch=None)
+    assert {batch_of(name, alone, n_worker) for name in WayName} == {batch_size}
