@@ -40,21 +40,14 @@ def curve_of(runs: Sequence[Run], way: WayName, spec: JobSpec, *, n_row: int, n_
     InvalidValueError
         When no delay has runs of two seeds.
     """
-    mine = [run for run in runs if run.way == way]
-    bases = {run.seed: run for run in mine if run.delay.n_worker == 1}
-    points = {}
-    for n_worker in sorted({run.delay.n_worker for run in mine} - {1}):
-        pairs = [
-            (bases[run.seed], run) for run in mine if run.delay.n_worker == n_worker and run.seed in bases
-        ]
-        if len(pairs) >= LEAST_SEEDS:
-            point = _point(pairs)
-            points[point.age] = point
-    if not points:
+    by_workers = points_by_workers(runs, way)
+    bases = [run for run in runs if run.way == way and run.delay.n_worker == 1]
+    if not by_workers:
         raise InvalidValueError(
             f"a curve needs runs of {LEAST_SEEDS} seeds with one worker and with more, got {len(bases)}; "
             "let the rehearsal run longer"
         )
+    points = {point.age: point for point in by_workers.values()}
     return QualityCurve(
         way=str(way),
         origin=CurveOrigin.REHEARSAL,
@@ -63,10 +56,22 @@ def curve_of(runs: Sequence[Run], way: WayName, spec: JobSpec, *, n_row: int, n_
         n_epoch=n_epoch,
         learning_rate=spec.model.learning_rate,
         optimizer=spec.model.optimizer,
-        base_loss=float(np.mean([run.loss for run in bases.values()])),
-        base_auc=float(np.mean([run.auc for run in bases.values()])),
+        base_loss=float(np.mean([run.loss for run in bases])),
+        base_auc=float(np.mean([run.auc for run in bases])),
         points=tuple(points[age] for age in sorted(points)),
     )
+
+
+def points_by_workers(runs: Sequence[Run], way: WayName) -> dict[int, QualityPoint]:
+    """Return the point of each number of workers above 1 that has runs of two seeds, in order."""
+    mine = [run for run in runs if run.way == way]
+    bases = {run.seed: run for run in mine if run.delay.n_worker == 1}
+    points = {}
+    for n_worker in sorted({run.delay.n_worker for run in mine} - {1}):
+        own = [run for run in mine if run.delay.n_worker == n_worker and run.seed in bases]
+        if len(own) >= LEAST_SEEDS:
+            points[n_worker] = _point([(bases[run.seed], run) for run in own])
+    return points
 
 
 def _point(pairs: Sequence[tuple[Run, Run]]) -> QualityPoint:

@@ -53,7 +53,7 @@ class Settings:
         Names of ways to apply gradients.
     """
 
-    n_row: int = 30_000
+    n_row: int = 50_000
     n_seed: int = 5
     workers: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     n_epoch: int = 1

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from dlrover_nb.core.basics.nearest import did_you_mean
+from dlrover_nb.core.basics.redaction import shown
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.ps.global_batch import Gathered, GlobalBatch
 from dlrover_nb.core.runtime.store.stale_steps import normalised_factor
 
@@ -159,3 +162,23 @@ def batch_of(name: WayName, spec: JobSpec, n_worker: int) -> int:
     if name is WayName.GBA:
         return min(spec.batch_size, spec.global_batch)
     return max(round(spec.global_batch / n_worker), 1)
+
+
+def own_way(spec: JobSpec) -> WayName:
+    """Return how a job applies gradients; of one that trains in step, how it would without."""
+    return WayName.GBA if str(spec.sync) == WayName.GBA else WayName.ASP
+
+
+def ways_named(names: Sequence[str]) -> tuple[WayName, ...]:
+    """Return ways by their names, each once.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is none of a name; it names the nearest.
+    """
+    for name in names:
+        if name not in {*WayName}:
+            hint = did_you_mean(name, tuple(WayName), otherwise=f"choose from {', '.join(WayName)}")
+            raise InvalidValueError(f"no way {shown(name)} to apply gradients; {hint}")
+    return tuple(dict.fromkeys(map(WayName, names)))
