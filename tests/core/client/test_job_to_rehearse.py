@@ -54,7 +54,9 @@ def test_rows_out_of_reach_are_said(tmp_path):
 
 
 def test_programs_of_others_are_refused():
-    spec = replace(SPEC, foreign=ExternalSpec(ExternalRole(("python", "train.py")), 100, framework=Framework.DDP))
+    spec = replace(
+        SPEC, foreign=ExternalSpec(ExternalRole(("python", "train.py")), 100, framework=Framework.DDP)
+    )
     with pytest.raises(InvalidValueError, match="trains with programs of its own"), new_job(spec):
         pass
 
