@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0007"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0008"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -253,6 +253,22 @@ cluster_load = Table(  # amounts are null where they were not known
     Column("used_cpu", Float),
     Column("used_memory_mib", Float),
     Index("cluster_load_by_time", "place", "at_s"),
+)
+
+quality_curves = Table(  # also of a job that never ran: a rehearsal needs its file alone
+    "quality_curves",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("at_s", Float, primary_key=True),
+    Column("way", String(32), primary_key=True),
+    Column("origin", String(16), nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("optimizer", String(64), nullable=False),
+    Column("data_hash", String(64), nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("learning_rate", Float, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("quality_curves_by_model", "model", "optimizer", "at_s"),
 )
 
 OF_A_RUN = (traits, phases, proposals, decisions, mitigations, outcomes, fits, series)

@@ -56,6 +56,13 @@ class Sync(StrEnum):
     ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
 
 
+class StaleSteps(StrEnum):
+    """How a step of asynchronous training follows the age of its gradient."""
+
+    PLAIN = "plain"  # it does not
+    NORMALISED = "normalised"  # shorter steps of the dense part for older gradients
+
+
 class Device(StrEnum):
     """Where workers of ours compute the dense part of a model; rows stay on the PS."""
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.training.quality import QualityCurve
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,16 @@ class JobTraits:
         for name in ("n_table", "embedding_dim", "n_table_row", "dense_bytes", "n_sample"):
             _check.at_least(name, getattr(self, name), 0)
         _check.at_least("batch_size", self.batch_size, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCurve:
+    """A curve of quality against the age of gradients, the job that it is of, and when it was measured."""
+
+    job: str
+    at_s: float
+    traits: JobTraits
+    curve: QualityCurve
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,241 @@
+"""Held-out quality against the age of gradients, from a few measured points: a curve with a band.
+
+Worse quality W (a loss that rises, an AUC that falls) at mean age x is
+
+    W(x) = a x^b + g(x),    W(0) = 0
+
+with a Gaussian process g for what a power law misses. It varies smoothly in log(1 + x), in proportion to the
+power law itself, so that the band is narrow between measured ages and wide beyond them. Exponents b and sizes
+of g are not chosen: each combination counts by its marginal likelihood. a is at least 0 (older gradients do
+not train a better model) unless the points clearly say otherwise: a little staleness can act as momentum
+does, and a curve that excludes it would be wrong where it does.
+
+A curve of a sample is not the curve of the job: more rows may dilute the loss or, where rows are rare, leave
+it as it is. We know of no law for it, and so shift nothing and widen the band by `TRANSFER`, and `ROWS` for
+each doubling between the rows of the runs and those of the job, both as a share of the change.
+
+Rejected: least squares of a and b alone, whose band knows neither of other shapes nor of other exponents; and
+splines, which have no opinion beyond the last point, where plans with more workers are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import norm
+
+from dlrover_nb.core.structs.training.quality import CurveOrigin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dlrover_nb.core.structs.training.quality import QualityCurve
+
+    Array = NDArray[np.float64]
+
+EXPONENTS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)  # b
+MISFITS = (0.1, 0.3, 0.6, 1.2)  # standard deviation of g, as a share of the power law
+SMOOTH = 0.6  # length of g in log(1 + age): a bit less than a doubling
+CLEARLY = 3.0  # standard errors below 0 from which on a may be negative
+Z_90 = 1.645  # half-width of a 90 % band in standard deviations
+FEW = 1.25  # times the variance of a point: errors of some five seeds are themselves uncertain
+NO_WEIGHT = 1e-6  # of a combination: left out
+LEAST_ERROR = 1e-5  # of a point: two runs are never known more exactly
+TRANSFER = {CurveOrigin.RUNS: 0.1, CurveOrigin.REHEARSAL: 0.3, CurveOrigin.SIMILAR: 0.6}
+ROWS = 0.05  # for each doubling between the rows of the runs and of the job
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Expected changes of one measure with standard deviations: arrays of shape (n_ages,)."""
+
+    mean: Array
+    deviation: Array
+
+    @property
+    def low(self) -> Array:
+        """Low ends of the 90 % bands."""
+        return self.mean - Z_90 * self.deviation
+
+    @property
+    def high(self) -> Array:
+        """High ends of the 90 % bands."""
+        return self.mean + Z_90 * self.deviation
+
+    def widened(self, share: float) -> Changes:
+        """Return the same with a further error that is this share of each change."""
+        return Changes(self.mean, np.hypot(self.deviation, share * self.mean))
+
+
+@dataclass(frozen=True)  # no slots: what is computed once is kept in the instance
+class FittedCurve:
+    """Changes of loss and AUC at any mean age, by the points of one curve."""
+
+    curve: QualityCurve
+
+    def auc(self, ages: ArrayLike, since: float = 0.0, *, error: ArrayLike | None = None) -> Changes:
+        """Return changes of AUC at mean ages, less that at age `since`, in the runs of the curve.
+
+        Parameters
+        ----------
+        error
+            Standard error with which the changes are measured over seeds, for the band of a measurement;
+            None: the band is that of the mean.
+        """
+        worse = self._auc.at(ages, since)
+        return Changes(-worse.mean, self._auc.measured(worse.deviation, error))
+
+    def loss(self, ages: ArrayLike, since: float = 0.0, *, error: ArrayLike | None = None) -> Changes:
+        """Return changes of the held-out loss at mean ages, less that at age `since`; see `auc`."""
+        worse = self._loss.at(ages, since)
+        return Changes(worse.mean, self._loss.measured(worse.deviation, error))
+
+    def transfer(self, n_row: int) -> float:
+        """Return how far the changes in a job that trains so many rows may differ, as a share of them."""
+        own = self.curve.n_row * self.curve.n_epoch
+        doublings = abs(float(np.log2(max(n_row, 1) / own)))
+        return TRANSFER[self.curve.origin] + ROWS * doublings
+
+    @cached_property
+    def _auc(self) -> _Worse:
+        points = self.curve.points
+        worse, errors = [-p.auc for p in points], [p.auc_error for p in points]
+        return _Worse.of([p.age for p in points], worse, errors)
+
+    @cached_property
+    def _loss(self) -> _Worse:
+        points = self.curve.points
+        worse, errors = [p.loss for p in points], [p.loss_error for p in points]
+        return _Worse.of([p.age for p in points], worse, errors)
+
+
+def combined(changes: Sequence[Changes]) -> Changes | None:
+    """Return changes by several curves as one, each weighted by its precision; None of none.
+
+    Curves that disagree by more than their bands widen the result (the Birge ratio).
+    """
+    if not changes:
+        return None
+    means = np.array([each.mean for each in changes])
+    precision = np.maximum(np.array([each.deviation for each in changes]), 1e-12) ** -2
+    mean = (precision * means).sum(axis=0) / precision.sum(axis=0)
+    excess = (precision * (means - mean) ** 2).sum(axis=0) / max(len(changes) - 1, 1)
+    deviation = np.sqrt(np.maximum(excess, 1.0) / precision.sum(axis=0))
+    is_sure = np.array([each.deviation == 0 for each in changes]).any(axis=0)
+    return Changes(mean, np.where(is_sure & (excess == 0), 0.0, deviation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Power:
+    """One exponent with one size of g, conditioned on the points.
+
+    `scale` is a of the power law that fits best alone: g is in proportion to it.
+    """
+
+    exponent: float
+    misfit: float
+    scale: float
+    prior: float  # standard deviation of a before any point
+
+    def cover(self, x: Array, y: Array) -> Array:
+        """Return the covariance of W at ages x and y."""
+        power = np.outer(x**self.exponent, y**self.exponent)
+        apart = (np.log1p(x)[:, None] - np.log1p(y)[None, :]) / SMOOTH
+        g = (self.misfit * self.scale) ** 2 * np.exp(-0.5 * apart**2)
+        return np.asarray(power * (self.prior**2 + g))
+
+    def variance(self, x: Array) -> Array:
+        """Return the variance of W at each age."""
+        return np.asarray(x ** (2 * self.exponent) * (self.prior**2 + (self.misfit * self.scale) ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Worse:
+    """How much worse a measure is at an age, as a mixture of power laws with their weights."""
+
+    ages: Array
+    worse: Array
+    errors: Array
+    powers: tuple[tuple[float, _Power], ...]
+    is_free: bool  # a may be negative
+
+    @classmethod
+    def of(cls, ages: Sequence[float], worse: Sequence[float], errors: Sequence[float]) -> _Worse:
+        """Fit points; one at age 0 says nothing."""
+        rows = [row for row in zip(ages, worse, errors, strict=True) if row[0] > 0]
+        x, y, own = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        error = np.maximum(_pooled(own, own), LEAST_ERROR)
+        powers = [_power(x, y, error, b, share) for b, share in product(EXPONENTS, MISFITS)]
+        logs = np.array([_log_likelihood(power, x, y, error) for power in powers])
+        weights = np.exp(logs - logs.max())
+        shares = (weights / weights.sum()).tolist()
+        is_free = bool(len(x)) and float((y / error).sum() / np.sqrt(len(x))) < -CLEARLY
+        return cls(x, y, error, tuple(zip(shares, powers, strict=True)), is_free)
+
+    def at(self, ages: ArrayLike, since: float) -> Changes:
+        """Return how much worse the measure is at ages than at age `since`."""
+        x = np.atleast_1d(np.asarray(ages, dtype=np.float64))
+        each = [(weight, *self._of(power, x, since)) for weight, power in self.powers if weight > NO_WEIGHT]
+        total = sum(weight for weight, _, _ in each)
+        mean = sum(weight * m for weight, m, _ in each) / total
+        square = sum(weight * (v + m**2) for weight, m, v in each) / total
+        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+        return Changes(np.where(x == since, 0.0, mean), np.where(x == since, 0.0, deviation))
+
+    def measured(self, deviation: Array, error: ArrayLike | None) -> Array:
+        """Return the standard deviations of measurements."""
+        if error is None:
+            return deviation
+        return np.hypot(deviation, _pooled(np.asarray(error, dtype=np.float64), self.errors))
+
+    def _of(self, power: _Power, x: Array, since: float) -> tuple[Array, Array]:
+        """Return mean and variance of W(x) - W(since) by one power law."""
+        then = np.array([since])
+        covariance = power.cover(self.ages, self.ages) + np.diag(self.errors**2)
+        cross = power.cover(x, self.ages) - power.cover(then, self.ages)
+        prior = power.variance(x) + power.variance(then) - 2 * power.cover(x, then)[:, 0]
+        of_a = power.prior**2 * self.ages**power.exponent  # covariances with a
+        to_a = power.prior**2 * (x**power.exponent - since**power.exponent)
+        gain = np.linalg.solve(covariance, np.column_stack((self.worse, of_a, cross.T)))
+        mean, variance = cross @ gain[:, 0], prior - np.einsum("ij,ji->i", cross, gain[:, 2:])
+        a, a_variance = float(of_a @ gain[:, 0]), power.prior**2 - float(of_a @ gain[:, 1])
+        if not self.is_free and a_variance > 0:
+            more, less = _positive(a, a_variance)
+            slope = (to_a - cross @ gain[:, 1]) / a_variance
+            mean, variance = mean + slope * more, variance - slope**2 * less
+        return mean, np.maximum(variance, 0.0)
+
+
+def _pooled(error: Array, errors: Array) -> Array:
+    """Return standard errors, half their own and half the usual one of a curve: each is of few seeds."""
+    usual = float(np.median(errors)) if len(errors) else 0.0
+    return np.sqrt(FEW * (error**2 + usual**2) / 2)
+
+
+def _power(x: Array, y: Array, error: Array, exponent: float, misfit: float) -> _Power:
+    """Return a power law before it is conditioned on the points."""
+    h = x**exponent
+    least = float(np.sqrt(1 / ((h / error) ** 2).sum())) if len(x) else 1.0
+    scale = float((h * y / error**2).sum() / ((h / error) ** 2).sum()) if len(x) else 0.0
+    scale = max(abs(scale), least)
+    return _Power(exponent, misfit, scale, prior=10 * scale)
+
+
+def _log_likelihood(power: _Power, x: Array, y: Array, error: Array) -> float:
+    covariance = power.cover(x, x) + np.diag(error**2)
+    _, log_det = np.linalg.slogdet(covariance)
+    return -0.5 * (float(y @ np.linalg.solve(covariance, y)) + float(log_det)) if len(x) else 0.0
+
+
+def _positive(mean: float, variance: float) -> tuple[float, float]:
+    """Return what a's mean gains and its variance loses where it is known to be at least 0."""
+    deviation = float(np.sqrt(variance))
+    alpha = -mean / deviation
+    ratio = float(np.exp(norm.logpdf(alpha) - norm.logsf(alpha)))
+    return deviation * ratio, variance * ratio * (ratio - alpha)
