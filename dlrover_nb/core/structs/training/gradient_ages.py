@@ -12,7 +12,8 @@ few numbers then tell the ages of thousands of gradients.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, assert_never
 
 from dlrover_nb.core.structs import _check
 
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
 N_CLASS = 24  # of updates: the last one begins at 3072 and has no end
 N_SECOND_CLASS = 32  # of milliseconds: the last one begins at 49 s
+
+
+class AgeUnit(StrEnum):
+    """What an age counts."""
+
+    UPDATES = "updates"  # of the whole part of a PS by other workers
+    MILLISECONDS = "milliseconds"
+    ROW_UPDATES = "row updates"  # of the row that the gradient is of, by other workers
+
+    @property
+    def n_class(self) -> int:
+        """How many classes of ages there are."""
+        return N_SECOND_CLASS if self is AgeUnit.MILLISECONDS else N_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +65,21 @@ class GradientAges:
     of_first_ps: bool = True
 
     def __post_init__(self) -> None:
-        for most, counts in (
-            (N_CLASS, self.counts),
-            (N_SECOND_CLASS, self.milliseconds),
-            (N_CLASS, self.rows),
-        ):
-            _check.at_least("classes of ages", most - len(counts), 0)
-            _check.at_least("gradients of an age", min(counts, default=0), 0)
+        for unit in AgeUnit:
+            _check.at_least("classes of ages", unit.n_class - len(self.of(unit)), 0)
+            _check.at_least("gradients of an age", min(self.of(unit), default=0), 0)
+
+    def of(self, unit: AgeUnit) -> tuple[int, ...]:
+        """Return the gradients by class of age in a unit."""
+        match unit:
+            case AgeUnit.UPDATES:
+                return self.counts
+            case AgeUnit.MILLISECONDS:
+                return self.milliseconds
+            case AgeUnit.ROW_UPDATES:
+                return self.rows
+            case _:
+                assert_never(unit)
 
 
 def class_of(age: int, n_class: int = N_CLASS) -> int:

@@ -161,9 +161,10 @@ class SeriesChunk:
     Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
     they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
     for a PS), the parts of iter_s by the names of `TimeSplit`, and of a worker's report n_sample and
-    batch_size (samples in all, and of its mean mini-batch). Columns of `ages`: at_s, node (a worker), age and
-    n_update: so many of its gradients had missed `age` updates of other workers, or up to the next class
-    (`gradient_ages`), when the first PS applied them in the seconds before at_s.
+    batch_size (samples in all, and of its mean mini-batch). Columns of `ages`: at_s, node (a worker), age,
+    n_update, unit (an `AgeUnit`), ps and of_first (1: it is the first PS; 0): so many of its gradients were
+    `age` units old, or up to the next class (`gradient_ages`), when the PS applied them in the seconds before
+    at_s. Of earlier releases the first four come alone, of updates on the first PS.
 
     Pass `cursor` to the next call; `lost` counts rows that had left the ring.
     """
