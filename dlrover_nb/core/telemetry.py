@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.training.gradient_ages import AgeUnit, least_age
+from dlrover_nb.core.structs.training.gradient_ages import AgeUnit, MeanAges, class_of, least_age, mean_ages
 from dlrover_nb.core.structs.training.samples import TimeSplit
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
@@ -69,6 +69,7 @@ class JobTelemetry:
         _check.at_least("n_node_row", n_node_row, 1)
         self._next = 0
         self._ages: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
+        self._counts: dict[AgeUnit, list[float]] = {unit: [0.0] * unit.n_class for unit in AgeUnit}
         self._job: deque[tuple[int, JobRow]] = deque(maxlen=n_job_row)
         self._node: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
 
@@ -100,7 +101,7 @@ class JobTelemetry:
                 for number, n_update in enumerate(each.of(unit)):
                     if n_update:
                         row = sample.at_s, each.worker, float(least_age(number)), float(n_update)
-                        self._ages.append((self._number(), (*row, str(unit), *of_ps)))
+                        self._add_ages(self._number(), (*row, str(unit), *of_ps))
 
     def read(self, cursor: int = 0) -> SeriesChunk:
         """Return all rows since `cursor`, oldest first.
@@ -139,7 +140,19 @@ class JobTelemetry:
             missing = (0.0,) * (len(NODE_COLUMNS) - n)
             self._node.extend((number, (*row, *missing)) for number, row in state.node[1])
         if (n := len(state.ages[0])) >= _N_OLD_AGE and state.ages[0] == AGE_COLUMNS[:n]:
-            self._ages.extend((number, (*row, *_OLD_AGES[n - _N_OLD_AGE :])) for number, row in state.ages[1])
+            for number, row in state.ages[1]:
+                self._add_ages(number, (*row, *_OLD_AGES[n - _N_OLD_AGE :]))
+
+    @property
+    def mean_ages(self) -> MeanAges | None:
+        """Mean ages of all gradients; after a restart of the master, of those whose rows were kept."""
+        return mean_ages(self._counts)
+
+    def _add_ages(self, number: int, row: NodeRow) -> None:
+        self._ages.append((number, row))
+        unit = AgeUnit(str(row[_AT_N + 1]))
+        if row[-1] or unit is AgeUnit.ROW_UPDATES:
+            self._counts[unit][class_of(int(row[_AT_N - 1]), unit.n_class)] += float(row[_AT_N])
 
     def _number(self) -> int:
         self._next += 1

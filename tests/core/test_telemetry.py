@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.codec import from_msgpack, to_msgpack
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.training.gradient_ages import GradientAges
+from dlrover_nb.core.structs.training.gradient_ages import GradientAges, MeanAges
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.telemetry import (
@@ -199,3 +199,15 @@ def test_ages_of_each_ps_and_unit_stay_apart_when_they_are_thinned(rows):
     for unit, first, n in zip(thin["unit"], thin["of_first"], thin["n_update"], strict=True):
         counted[unit, first] += n
     assert counted == expected
+
+
+def test_mean_ages_are_those_of_the_first_ps_and_outlive_a_restart():
+    telemetry = JobTelemetry()
+    assert telemetry.mean_ages is None
+    first = GradientAges("w0", (1, 0, 3), (0, 4), (2, 2))
+    other = GradientAges("w0", (0, 0, 0, 9), (9,), (4,), of_first_ps=False)
+    telemetry.record_node(replace(aged(1.0), ages=(first, other)))
+    assert telemetry.mean_ages == MeanAges(4, 1.5, 0.001, 0.25)
+    again = JobTelemetry()
+    again.restore(telemetry.state)
+    assert again.mean_ages == telemetry.mean_ages

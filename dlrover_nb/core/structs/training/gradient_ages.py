@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, assert_never
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
 N_CLASS = 24  # of updates: the last one begins at 3072 and has no end
 N_SECOND_CLASS = 32  # of milliseconds: the last one begins at 49 s
@@ -80,6 +80,47 @@ class GradientAges:
                 return self.rows
             case _:
                 assert_never(unit)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAges:
+    """Mean ages of the gradients of a job so far, on its first PS; of rows on all PS.
+
+    Parameters
+    ----------
+    n_gradient
+        Gradients whose age in updates is known.
+    updates, seconds, row_updates
+        Their mean age, and that of gradients of single rows; None: not counted.
+    """
+
+    n_gradient: int
+    updates: float
+    seconds: float | None = None
+    row_updates: float | None = None
+
+
+def mean_ages(counts: Mapping[AgeUnit, Sequence[float]]) -> MeanAges | None:
+    """Return the means of gradients by class of age in each unit; None: there are none.
+
+    A class counts with the middle of its ages, which is exact up to 3.
+    """
+    updates = _mean(counts.get(AgeUnit.UPDATES, ()), N_CLASS)
+    if updates is None:
+        return None
+    age_ms = _mean(counts.get(AgeUnit.MILLISECONDS, ()), N_SECOND_CLASS)
+    return MeanAges(
+        round(sum(counts[AgeUnit.UPDATES])),
+        updates,
+        None if age_ms is None else age_ms / 1000,
+        _mean(counts.get(AgeUnit.ROW_UPDATES, ()), N_CLASS),
+    )
+
+
+def _mean(counts: Sequence[float], n_class: int) -> float | None:
+    n = sum(counts)
+    middles = (least_age(number) + greatest_age(number, n_class) for number in range(len(counts)))
+    return sum(middle * each / 2 for middle, each in zip(middles, counts, strict=True)) / n if n else None
 
 
 def class_of(age: int, n_class: int = N_CLASS) -> int:

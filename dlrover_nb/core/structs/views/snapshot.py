@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.gradient_ages import MeanAges
 from dlrover_nb.core.structs.training.reported import TrainerStatus
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardCounts, SkippedBatch
@@ -250,6 +251,7 @@ class JobSnapshot:
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
     budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
     restart: MasterRestart | None = None  # of its master; None: it is the first, or this is not known
+    ages: MeanAges | None = None  # of its gradients so far; None: none were counted
 
     @property
     def batch_costs(self) -> dict[str, BatchCost]:
