@@ -28,7 +28,7 @@ from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.worker.trainer import Push, Refusal
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import Train
 
@@ -89,11 +89,12 @@ class World:
         shares: bool = True,
         model: ModelSpec = MODEL,
         kernel: str = "",
+        stale_steps: StaleSteps = StaleSteps.PLAIN,
     ) -> None:
         self.model, self.kernel = model, kernel
         folder.mkdir(mode=0o700, exist_ok=True)
         self.shares = shares
-        self.spec = JobSpec("law", model=model, sync=sync)
+        self.spec = JobSpec("law", model=model, sync=sync, stale_steps=stale_steps)
         self.context, self.keys, self.folder = zmq.Context(), new_keys(), folder
         self.owner, self.epoch, self.n_client = tuple(i % n_ps for i in range(N_BUCKET)), 1, 0
         self.servings: list[Serving] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters, Reader
     from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
@@ -83,6 +83,12 @@ class Kernel(Protocol):
 
     def plain_server(self, rule: Rule) -> PlainServer | None:
         """Return what serves plain requests (`bell_requests`) without Python; None: this kernel does not."""
+        ...
+
+    def count_exchange(
+        self, reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool
+    ) -> None:
+        """Count the ages of what an exchange brought, and what it read: see `reader_ages`."""
         ...
 
     def direct_map(self, n_id: int) -> Map:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrover_nb.core.runtime.kernels import reader_ages
 from dlrover_nb.core.runtime.kernels.maps import DirectMap, HashMap
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.kernels.bell_requests import Reader
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
 Ids = NDArray[np.int64]
@@ -126,6 +128,11 @@ def _adam(  # noqa: PLR0913, PLR0917 - the state of Adam
 
 def plain_server(rule: Rule) -> None:
     """Serve nothing without Python."""
+
+
+def count_exchange(reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool) -> None:
+    """Count the ages of what an exchange brought, and what it read."""
+    reader_ages.count_exchange(reader, pushed, pulled, at_s, has_pushed=has_pushed)
 
 
 def direct_map(n_id: int) -> DirectMap:

@@ -313,13 +313,13 @@ class ParameterServer:
         return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving, load=load)
 
     def _due_ages(self, window_s: float) -> tuple[GradientAges, ...]:
-        """Return the ages of gradients when due; of the first PS alone, as others apply the same ones."""
+        """Return the ages of gradients when due."""
         self._ages_window_s += window_s
         if self._ages_window_s < AGES_EVERY_S:
             return ()
         self._ages_window_s = 0.0
-        ages = self._serving.ages.take()
-        return ages if self._index == 0 else ()
+        is_first = self._index == 0
+        return tuple(replace(each, of_first_ps=is_first) for each in self._serving.ages.take())
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""

@@ -66,6 +66,8 @@ from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
 from dlrover_nb.core.runtime.store import StorePart
+from dlrover_nb.core.runtime.store.stale_steps import normalised_factors
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,13 +95,15 @@ _EXCHANGE_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 1), (_IDS, 1))
 _CHUNK_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 2))
 
 
-def apply(
+def apply(  # noqa: PLR0913 - the age by keyword
     request: Exchange,
     arrays: Arrays,
     out: Answer,
     store: ParameterStore,
     rounds: Rounds,
     accounting: TimeAccounting,
+    *,
+    age_class: int = 0,
 ) -> tuple[float, float | None]:
     """Apply the gradients of a request, and maybe read what it asks for as well.
 
@@ -111,6 +115,8 @@ def apply(
         Where rows [k, width] and the dense slice are written.
     rounds
         Gradients that wait for the end of their round.
+    age_class
+        Of the gradients, where steps follow it.
 
     Returns
     -------
@@ -125,7 +131,8 @@ def apply(
     ids, gradients, dense_gradient, wanted = arrays
     accounting.switch(Part.UPDATE)
     if request.done is None and request.rate == 1.0:
-        took_s = store.exchange(request.ps_epoch, (ids, gradients, dense_gradient), wanted, out)
+        pushed = ids, gradients, dense_gradient
+        took_s = store.exchange(request.ps_epoch, pushed, wanted, out, age_class=age_class)
         if took_s is not None:
             whole_s = accounting.switch(Part.OTHER)
             accounting.share(Part.LOOKUP, min(1.0, took_s[1] / whole_s) if whole_s > 0 else 0.0)
@@ -136,7 +143,8 @@ def apply(
     if len(ids):
         store.push(ids, gradients, request.rate)
     if len(dense_gradient):
-        store.push_dense(dense_gradient, request.rate)
+        factor = store.dense_factors[age_class] if store.dense_factors else 1.0
+        store.push_dense(dense_gradient, request.rate * factor)
     return accounting.switch(Part.LOOKUP), None
 
 
@@ -203,6 +211,8 @@ class Serving:
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
         self.store, self.epoch, self._applied = store, epoch, {}
+        is_normalised = self._spec.stale_steps is StaleSteps.NORMALISED
+        store.dense_factors = normalised_factors() if is_normalised else ()
         self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
         self.ages.begin(self._slabs.bells.values())
@@ -414,7 +424,10 @@ class Serving:
         update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
             n_round = self._rounds.n_applied
-            update_s, lookup_s = apply(request, arrays, out, store, self._rounds, self._accounting)
+            age_class = self._age_class(identity, request, store)
+            update_s, lookup_s = apply(
+                request, arrays, out, store, self._rounds, self._accounting, age_class=age_class
+            )
             self._applied[identity] = request.step
             self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
         if lookup_s is None:
@@ -434,11 +447,18 @@ class Serving:
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
 
+    def _age_class(self, identity: bytes, request: Exchange, store: ParameterStore) -> int:
+        """Return the class of the age of a request's gradients, where steps follow it."""
+        follows = bool(store.dense_factors) and request.done is None
+        return self.ages.class_of_next(identity, worker_of(identity)) if follows else 0
+
     def _count_age(self, identity: bytes, request: Exchange, arrays: Arrays, *, is_new_round: bool) -> None:
         """Count how old the gradients of a request were, or those of the round that it names."""
         if request.done is None:
             has_pushed = bool(len(arrays[0]) or len(arrays[2]))
-            self.ages.count(identity, worker_of(identity), has_pushed=has_pushed)
+            self.ages.count(
+                identity, worker_of(identity), has_pushed=has_pushed, pushed=arrays[0], pulled=arrays[3]
+            )
         elif is_new_round:
             self.ages.count_round(worker for worker, _ in request.done.contributors)
 

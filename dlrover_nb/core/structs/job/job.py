@@ -25,6 +25,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -306,6 +307,15 @@ def _check_tags(tags: tuple[str, ...]) -> None:
         raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(tags)}")
 
 
+def _check_steps(spec: JobSpec) -> None:
+    """Refuse steps that follow an age which there is not."""
+    if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
+        raise InvalidValueError(
+            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is applied "
+            "late; leave stale_steps out"
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class JobSpec(BareRepr):
     """The specification of a job.
@@ -357,6 +367,8 @@ class JobSpec(BareRepr):
         Capacity of each node's network link, one direction; None: the most that probes of workers carry.
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
+    stale_steps
+        How steps follow the age of their gradients, in asynchronous training (ASP, SSP).
     overlap
         Whether a worker computes while its last gradients are sent (ASP, SSP): rows may miss its last step.
     checkpoint_url
@@ -447,6 +459,7 @@ class JobSpec(BareRepr):
     device: Device = Device.AUTO
     tuning: JobTuning = field(default_factory=JobTuning)
     straggler_rule: str = RuleName.ROBUST
+    stale_steps: StaleSteps = StaleSteps.PLAIN
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -474,6 +487,7 @@ class JobSpec(BareRepr):
             is_external = self.foreign is not None
             what = "other programs choose their own" if is_external else "allreduce computes on cores"
             raise InvalidValueError(f"device cuda is for workers beside PS, and {what}; leave device out")
+        _check_steps(self)
         if self.budget_total is not None and not self.is_priced:
             gpu = " (and prices.gpu_hour, for its GPUs)" if self.n_gpu else ""
             raise InvalidValueError(
