@@ -11,8 +11,9 @@ not train a better model) unless the points clearly say otherwise: a little stal
 does, and a curve that excludes it would be wrong where it does.
 
 A curve of a sample is not the curve of the job: more rows may dilute the loss or, where rows are rare, leave
-it as it is. We know of no law for it, and so shift nothing and widen the band by `TRANSFER`, and `ROWS` for
-each doubling between the rows of the runs and those of the job, both as a share of the change.
+it as it is. We know of no law for it, and so shift nothing and widen the band: by `TRANSFER`, and by `ROWS`
+and `BATCH` for each doubling between the rows and batches of the runs and those of the job, all as shares of
+the change.
 
 Rejected: least squares of a and b alone, whose band knows neither of other shapes nor of other exponents; and
 splines, which have no opinion beyond the last point, where plans with more workers are.
@@ -49,6 +50,7 @@ NO_WEIGHT = 1e-6  # of a combination: left out
 LEAST_ERROR = 1e-5  # of a point: two runs are never known more exactly
 TRANSFER = {CurveOrigin.RUNS: 0.1, CurveOrigin.REHEARSAL: 0.3, CurveOrigin.SIMILAR: 0.6}
 ROWS = 0.05  # for each doubling between the rows of the runs and of the job
+BATCH = 0.3  # for each doubling between the batches of a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,9 @@ class Changes:
         """High ends of the 90 % bands."""
         return self.mean + Z_90 * self.deviation
 
-    def widened(self, share: float) -> Changes:
+    def widened(self, share: ArrayLike) -> Changes:
         """Return the same with a further error that is this share of each change."""
-        return Changes(self.mean, np.hypot(self.deviation, share * self.mean))
+        return Changes(self.mean, np.hypot(self.deviation, np.asarray(share) * self.mean))
 
 
 @dataclass(frozen=True)  # no slots: what is computed once is kept in the instance
@@ -96,11 +98,20 @@ class FittedCurve:
         worse = self._loss.at(ages, since)
         return Changes(worse.mean, self._loss.measured(worse.deviation, error))
 
-    def transfer(self, n_row: int) -> float:
-        """Return how far the changes in a job that trains so many rows may differ, as a share of them."""
+    def transfer(self, n_row: int, batch_size: ArrayLike | None = None) -> Array:
+        """Return how far the changes in another job may differ, as a share of them.
+
+        Parameters
+        ----------
+        n_row, batch_size
+            Samples that it trains in all passes, and those of a worker's batch; None: as in the runs.
+        """
         own = self.curve.n_row * self.curve.n_epoch
-        doublings = abs(float(np.log2(max(n_row, 1) / own)))
-        return TRANSFER[self.curve.origin] + ROWS * doublings
+        share = TRANSFER[self.curve.origin] + ROWS * np.abs(np.log2(max(n_row, 1) / own))
+        if batch_size is None:
+            return np.asarray(share)
+        batches = np.asarray(batch_size, dtype=np.float64) / self.curve.batch_size
+        return np.asarray(share + BATCH * np.abs(np.log2(batches)))
 
     @cached_property
     def _auc(self) -> _Worse:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
+from dlrover_nb.core.structs.decisions.candidates import UNKNOWN_QUALITY
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.plan.deadline import margin_words
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
@@ -147,6 +149,7 @@ def gain_facts(
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         *deadline_facts(new, old),
         *budget_facts(new, old),
+        *quality_facts(new),
         ("transition", transition_words(new.transition_s)),
         *((("because", new.reason),) if new.reason else ()),
     )
@@ -169,6 +172,24 @@ def budget_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[st
     cost = "" if old is None or old.end_cost is None else f"{old.end_cost:,.4g} to "
     words = f"{before}{chance_words(new.in_budget)} chance, {cost}{new.end_cost:,.4g} until the end"
     return (("within the budget", words),)
+
+
+def quality_facts(new: Candidate) -> tuple[tuple[str, str], ...]:
+    """Return the change of held-out AUC and loss, and where it was measured; nothing where there is none."""
+    change = new.quality
+    if change is None:
+        return (("AUC", UNKNOWN_QUALITY),) if _has_other_workers(new) else ()
+    if change.is_none:
+        return ()
+    loss = f"{change.loss:+.4f} ({change.loss_low:+.4f} to {change.loss_high:+.4f})"
+    ages = f"gradients {change.age:.3g} updates old, now {change.age_now:.3g}"
+    return ("AUC", f"{change.words}, measured {change.source}; {ages}"), ("held-out loss", loss)
+
+
+def _has_other_workers(new: Candidate) -> bool:
+    return any(
+        each.role is Role.WORKER and each.before.count != each.after.count for each in new.scale.changes
+    )
 
 
 def band_words(predicted: Prediction) -> str:

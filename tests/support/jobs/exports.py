@@ -160,6 +160,7 @@ bounds = st.builds(
     some_cores,
     st.none() | numbers,
     st.none() | st.integers(1, 1 << 30),
+    st.none() | st.floats(0, 1),
 )
 prices = st.builds(
     PriceTable,
