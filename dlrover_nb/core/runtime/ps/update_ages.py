@@ -4,6 +4,9 @@ The version of the parameters is the number of updates so far. A connection read
 its gradients of them come with its next exchange, or, where exchanges overlap with computing, with the one
 after that. Updates of the connection itself in between do not count: its gradients would be as old alone.
 
+Where gradients are gathered into global batches (`gathering`), an update is the step of a global batch. One
+with gradients of one connection alone is its own; all others count, whether or not it has a part in them.
+
 The compiled kernel counts the exchanges that it serves for a bell (`count_age` of serve.c), the methods here
 all others, in the same records.
 
@@ -26,7 +29,7 @@ from dlrover_nb.core.structs.training.gradient_ages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from dlrover_nb.core.runtime.kernels.bell_requests import Bell
     from dlrover_nb.core.structs.job.job import JobSpec
@@ -62,13 +65,29 @@ class UpdateAges:
 
     def count(self, identity: bytes, worker: str, *, has_pushed: bool) -> None:
         """Count an exchange that was served: `count_age` of serve.c."""
-        reader = self._reader(identity, worker)
-        n_other = self._n_update.value - reader.n_own
         if has_pushed:
-            reader.counts[class_of(n_other - reader.n_read[self._lag])] += 1
-            reader.n_own += 1
-            self._n_update.value += 1
-        reader.n_read[1], reader.n_read[0] = reader.n_read[0], n_other
+            self.count_gathered(identity, worker)
+            self.count_step({(identity, worker)})
+        self.count_read(identity, worker)
+
+    def count_gathered(self, identity: bytes, worker: str) -> int:
+        """Count a gradient that the next update has, and return its age."""
+        reader = self._reader(identity, worker)
+        age = self._n_update.value - reader.n_own - reader.n_read[self._lag]
+        reader.counts[class_of(age)] += 1
+        return int(age)
+
+    def count_step(self, contributors: Collection[tuple[bytes, str]]) -> None:
+        """Count an update with the gradients of some connections and their workers."""
+        self._n_update.value += 1
+        if len(contributors) == 1:
+            (alone,) = contributors
+            self._reader(*alone).n_own += 1
+
+    def count_read(self, identity: bytes, worker: str) -> None:
+        """Note that a connection reads rows now."""
+        reader = self._reader(identity, worker)
+        reader.n_read[1], reader.n_read[0] = reader.n_read[0], self._n_update.value - reader.n_own
 
     def count_round(self, workers: Iterable[str]) -> None:
         """Count the gradients of a round, which are applied together: all were computed from one version."""
