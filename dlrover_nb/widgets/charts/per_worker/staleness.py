@@ -44,6 +44,7 @@ class Columns:
     mid: tuple[float, ...]
     high: tuple[float, ...]
     is_bsp: bool = False
+    is_gathered: bool = False  # into global batches
     plans: tuple[Rule, ...] = ()
 
     @property
@@ -56,8 +57,9 @@ class Columns:
                 f"Workers train in rounds, so none of {self.whole.n:,} gradients missed an update of others."
             )
         half, most = self.whole.quantile(_HALF), self.whole.quantile(_HIGH)
+        missed = "global batches with gradients" if self.is_gathered else "updates"
         return (
-            f"Of {self.whole.n:,} gradients, half missed at most {half:,} updates of other workers, and "
+            f"Of {self.whole.n:,} gradients, half missed at most {half:,} {missed} of other workers, and "
             f"95 % at most {most:,}."
         )
 
@@ -66,10 +68,10 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     """Return the chart's data."""
     rows = age_rows(series, snapshot.spec.name, snapshot.started_at_s)
     workers = tuple((name, rows.of(rows.node == name)) for name in rows.workers)
-    is_bsp = snapshot.spec.sync is Sync.BSP
+    sync = snapshot.spec.sync
     t_s, low, mid, high = _over_time(rows)
     plans = plan_starts(snapshot) if workers else ()
-    return Columns(rows.of(), workers, t_s, low, mid, high, is_bsp, plans)
+    return Columns(rows.of(), workers, t_s, low, mid, high, sync is Sync.BSP, sync is Sync.GBA, plans)
 
 
 def _over_time(rows: AgeRows) -> tuple[Times, Times, Times, Times]:
