@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 # The variable is for `make sanitize` alone, whose libraries stop the process at the first fault.
 LIBRARY = Path(os.environ.get("DLROVER_NB_KERNEL_LIBRARY") or Path(__file__).with_name("_kernel.so"))
-_VERSION = 16  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 17  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -56,6 +56,7 @@ _SIGNATURES = {
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
+    "add_rows": (_P, _P, _P, _F, _I, _I),
     "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
     "exchange": (_P, _P, _P, _P),
@@ -227,6 +228,11 @@ class Compiled:
         )
         self._c.look_up(_at(places), _at(place), _at(inverse), len(inverse))
         return out, places, counts
+
+    def add_rows(self, out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+        """Add rows, times a weight, to those of `out` at distinct places."""
+        rows = _packed(rows, np.float32)
+        self._c.add_rows(_at(out), _at(places), _at(rows), weight, len(rows), out.shape[1])
 
 
 class _DirectMap(maps.DirectMap):
