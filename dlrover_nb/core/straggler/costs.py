@@ -18,7 +18,6 @@ from dlrover_nb.core.structs.decisions.actions import (
     OwnAction,
     SetSize,
 )
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def gain_of_restart(straggler: Straggler, situation: Situation) -> float | None:
     if node not in own_s or not others_s:
         return None
     usual_s = sum(others_s) / len(others_s)
-    if situation.sync is not Sync.ASP:
+    if situation.sync.waits:
         return max(gain_of(max(own_s.values()), max(*others_s, usual_s), situation.exchange_s) or 0.0, 0.0)
     share = (usual_s + situation.exchange_s) / (own_s[node] + situation.exchange_s)
     return max((len(own_s)) / (len(others_s) + share) - 1, 0.0)

@@ -205,12 +205,14 @@ def _keep_up(situation: Situation) -> bool:
 def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     """Multiply a slow worker's learning rate by its peers' time over its own (ADJUST_LR).
 
-    Its gradients are older than its peers' in that proportion. Where workers keep in step none are old.
+    Its gradients are older than its peers' in that proportion. Where workers keep in step none are old, and
+    where gradients are gathered into global batches old ones count less anyway.
     """
     ratios = {f.node: f.ratio for f in findings if f.role is Role.WORKER}
     factors = tuple((w.node, 1 / max(ratios.get(w.node, 1.0), 1.0)) for w in situation.workers)
     now = {worker.node: worker.rate for worker in situation.workers}
-    if situation.sync is Sync.BSP or all(abs(now[node] - x) <= MIN_GAIN * x for node, x in factors):
+    is_weighed = situation.sync in {Sync.BSP, Sync.GBA}
+    if is_weighed or all(abs(now[node] - x) <= MIN_GAIN * x for node, x in factors):
         return ()
     return (
         Proposed(AdjustRates(factors), f"{_counted(len(ratios))} slow, with older gradients than the others"),

@@ -150,9 +150,9 @@ SUBMIT_FLAGS: FlagTable = (
         "sync",
         one_of("sync", Sync),
         "KIND",
-        "asp, bsp or ssp: how far workers may run ahead; or allreduce, without PS",
+        "asp, bsp, ssp or gba: how workers keep together; or allreduce, without PS",
     ),
-    ("--staleness", "staleness", whole, "N", "bound of ssp, in steps"),
+    ("--staleness", "staleness", whole, "N", "bound of ssp, and age from which gba counts less, in steps"),
     (
         "--stale-steps",
         "stale_steps",

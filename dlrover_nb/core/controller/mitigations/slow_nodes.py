@@ -279,9 +279,9 @@ class SlowNodes:
 
     def _global_batch(self, n_worker: int) -> int | None:
         """Return the samples of one iteration of so many workers, whichever were replaced meanwhile."""
-        if self._spec.global_batch is not None:
-            return self._spec.global_batch
-        mean = self._spec.batch_size if self._mean_rows is None else self._mean_rows
+        if self._spec.shared_batch is not None:
+            return self._spec.shared_batch
+        mean = self._spec.batch_of(n_worker) if self._mean_rows is None else self._mean_rows
         return round(mean * n_worker) or None
 
     def _is_busy(self, at_s: float) -> bool:

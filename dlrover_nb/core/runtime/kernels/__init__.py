@@ -107,6 +107,10 @@ class Kernel(Protocol):
         """Return rows with those of one owner side by side, the places in them, and rows of each owner."""
         ...
 
+    def add_rows(self, out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+        """Add rows, times a weight, to those of `out` [n, width] at distinct places."""
+        ...
+
 
 def kernel() -> Kernel:
     """Return the kernel that the environment asks for, else the compiled one where it is there.

@@ -57,6 +57,7 @@ _SIGNATURES = {
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
+    "add_rows": (_P, _P, _P, _F, _I, _I),
     "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
     "exchange": (_P, _P, _P, _P),
@@ -240,6 +241,11 @@ class Compiled:
         )
         self._c.look_up(_at(places), _at(place), _at(inverse), len(inverse))
         return out, places, counts
+
+    def add_rows(self, out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+        """Add rows, times a weight, to those of `out` at distinct places."""
+        rows = _packed(rows, np.float32)
+        self._c.add_rows(_at(out), _at(places), _at(rows), weight, len(rows), out.shape[1])
 
 
 class _DirectMap(maps.DirectMap):

@@ -157,6 +157,11 @@ def distinct(ids: Ids) -> tuple[Ids, Ids]:
     return np.asarray(rows), np.asarray(inverse, np.int64)
 
 
+def add_rows(out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+    """Add rows, times a weight, to those of `out` [n, width] at distinct places."""
+    out[places] += weight * rows
+
+
 def grouped(rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
     """Return rows with those of one owner side by side, the places in them, and rows of each owner.
 

@@ -11,6 +11,8 @@ parameters are written there. Then it rings for most of its exchanges, and the c
 that are plain while this thread waits (`kernels.bell_requests`); the same code as for messages serves the
 rest.
 
+In GBA they are gathered into global batches (`gathering`), and nothing is plain to the kernel.
+
 In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
 `round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one
 releases it.
@@ -61,13 +63,14 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.exchange.wire import encode, n_byte
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
+from dlrover_nb.core.runtime.ps.gathering import Gathering
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
 from dlrover_nb.core.runtime.store import StorePart
 from dlrover_nb.core.runtime.store.stale_steps import normalised_factors
-from dlrover_nb.core.structs.job.spec_choices import StaleSteps
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,6 +203,7 @@ class Serving:
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self.ages = UpdateAges(spec)
+        self._gathering: Gathering | None = None
         self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
         self._forgotten: set[str] = set()  # workers that were given up; their names are not used again
 
@@ -216,10 +220,20 @@ class Serving:
         self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
         self.ages.begin(self._slabs.bells.values())
+        is_gathering = self._spec.sync is Sync.GBA
+        self._gathering = Gathering(self._spec, self.ages, store) if is_gathering else None
 
     def close(self) -> None:
         """Stop serving and release the store."""
-        self.store, self.epoch = None, NO_EPOCH
+        self.store, self.epoch, self._gathering = None, NO_EPOCH, None
+
+    def settle(self) -> None:
+        """Apply all gradients that workers believe to be applied: before the store is copied or moves.
+
+        All workers are paused then, so no gradients come between this and what it is done for.
+        """
+        if self._gathering is not None:
+            self._gathering.settle()
 
     def serve(self) -> None:
         """Answer the pending requests."""
@@ -241,8 +255,8 @@ class Serving:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Members of the rounds of this PS."""
-        return self._barrier.members
+        """Members of the rounds of this PS, or workers whose gradients it gathers."""
+        return self._barrier.members if self._gathering is None else self._gathering.members
 
     def forget(self, worker: str) -> None:
         """Refuse all requests of a worker that was given up, and remove it from the rounds."""
@@ -250,6 +264,8 @@ class Serving:
         for identity in self._slabs.bells:
             if worker_of(identity) == worker:
                 self._slabs.refuse(identity)
+        if self._gathering is not None:
+            self._gathering.forget(worker)
         self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int], accumulate: Mapping[str, int]) -> None:
@@ -423,13 +439,8 @@ class Serving:
             out = store.new_answer(len(pull_rows), is_copied=is_copied)
         update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
-            n_round = self._rounds.n_applied
-            age_class = self._age_class(identity, request, store)
-            update_s, lookup_s = apply(
-                request, arrays, out, store, self._rounds, self._accounting, age_class=age_class
-            )
+            update_s, lookup_s = self._update(identity, request, arrays, out, store)
             self._applied[identity] = request.step
-            self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
         if lookup_s is None:
             lookup_s = read(pull_rows, out, store, self._accounting)
         scales: Sequence[float]
@@ -451,6 +462,21 @@ class Serving:
         """Return the class of the age of a request's gradients, where steps follow it."""
         follows = bool(store.dense_factors) and request.done is None
         return self.ages.class_of_next(identity, worker_of(identity)) if follows else 0
+
+    def _update(
+        self, identity: bytes, request: Exchange, arrays: Arrays, out: Answer, store: ParameterStore
+    ) -> tuple[float, float | None]:
+        """Apply or gather the gradients of a request; `apply`."""
+        if self._gathering is not None:
+            self._accounting.switch(Part.UPDATE)
+            rows, row_gradients, dense, _ = arrays
+            self._gathering.take(identity, worker_of(identity), request, (rows, row_gradients, dense))
+            return self._accounting.switch(Part.LOOKUP), None
+        n_round = self._rounds.n_applied
+        age_class = self._age_class(identity, request, store)
+        took_s = apply(request, arrays, out, store, self._rounds, self._accounting, age_class=age_class)
+        self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
+        return took_s
 
     def _count_age(self, identity: bytes, request: Exchange, arrays: Arrays, *, is_new_round: bool) -> None:
         """Count how old the gradients of a request were, or those of the round that it names."""

@@ -5,6 +5,10 @@ its gradients of them come with its next exchange, or, where exchanges overlap w
 after that. Updates of the connection itself in between do not count: its gradients would be as old alone. Of
 a sample of the rows the same is counted row by row (`kernels.reader_ages`).
 
+Where gradients are gathered into global batches (`gathering`), an update is the step of a global batch. One
+with gradients of one connection alone is its own; all others count, whether or not it has a part in them. Of
+rows nothing is counted there.
+
 The compiled kernel counts the exchanges that it serves for a bell, the methods here all others, in the same
 records and by the same function.
 
@@ -22,7 +26,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.kernels.bell_requests import Reader, Watched
-from dlrover_nb.core.runtime.kernels.reader_ages import age_now
+from dlrover_nb.core.runtime.kernels.reader_ages import age_now, n_other
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.gradient_ages import (
     N_CLASS,
@@ -33,7 +37,7 @@ from dlrover_nb.core.structs.training.gradient_ages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from numpy.typing import NDArray
 
@@ -120,6 +124,28 @@ class UpdateAges:
         """Count an exchange that was served, with the rows that it brought and read."""
         reader = self._reader(identity, worker)
         self._kernel.count_exchange(reader, pushed, pulled, self._now_s(), has_pushed=has_pushed)
+
+    def count_gathered(self, identity: bytes, worker: str) -> int:
+        """Count a gradient that the next update has, and return its age."""
+        reader = self._reader(identity, worker)
+        age = age_now(reader)
+        reader.counts[class_of(age)] += 1
+        age_ms = int((self._now_s() - reader.read_s[self._lag]) * 1e3)
+        reader.seconds[class_of(age_ms, N_SECOND_CLASS)] += 1
+        return age
+
+    def count_step(self, contributors: Collection[tuple[bytes, str]]) -> None:
+        """Count an update with the gradients of some connections and their workers."""
+        self._n_update.value += 1
+        if len(contributors) == 1:
+            (alone,) = contributors
+            self._reader(*alone).n_own += 1
+
+    def count_read(self, identity: bytes, worker: str) -> None:
+        """Note that a connection reads rows now."""
+        reader = self._reader(identity, worker)
+        reader.n_read[1], reader.n_read[0] = reader.n_read[0], n_other(reader)
+        reader.read_s[1], reader.read_s[0] = reader.read_s[0], self._now_s()
 
     def count_round(self, workers: Iterable[str]) -> None:
         """Count the gradients of a round, which are applied together: all were computed from one version.

@@ -332,7 +332,8 @@ class JobSpec(BareRepr):
         Samples of one mini-batch of all workers together (the B of m = B/w): the workers that train share it,
         however many there are, and `batch_size` is the unit of shards alone. None: `batch_size` holds for
         each worker, so more workers make a larger step. A job of another program divides its batch itself:
-        there it counts in the model alone, and a step of unknown size counts as `batch_size`.
+        there it counts in the model alone, and a step of unknown size counts as `batch_size`. With
+        sync GBA PS gather it, from batches of `batch_size`; None: they gather a batch of each worker.
     n_epoch
         Passes over the training rows.
     shard_batches
@@ -366,11 +367,12 @@ class JobSpec(BareRepr):
     link_gbit_per_s
         Capacity of each node's network link, one direction; None: the most that probes of workers carry.
     sync, staleness
-        How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
+        How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations, and of GBA
+        the age in steps up to which gradients count in full.
     stale_steps
         How steps follow the age of their gradients, in asynchronous training (ASP, SSP).
     overlap
-        Whether a worker computes while its last gradients are sent (ASP, SSP): rows may miss its last step.
+        Whether a worker computes while its last gradients are sent (not in BSP): rows may miss its last step.
     checkpoint_url
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
     peer_copies
@@ -560,9 +562,16 @@ class JobSpec(BareRepr):
             return self.deadline_at_s
         return None if self.deadline_s is None else started_at_s + self.deadline_s
 
+    @property
+    def shared_batch(self) -> int | None:
+        """The global batch where workers share it out; None: there is none, or PS gather it."""
+        return None if self.sync is Sync.GBA else self.global_batch
+
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""
-        return self.batch_size if self.global_batch is None else max(round(self.global_batch / n_worker), 1)
+        if self.shared_batch is None:
+            return min(self.batch_size, self.global_batch or self.batch_size)
+        return max(round(self.shared_batch / n_worker), 1)
 
 
 def run_name(job: str, started_at_s: float) -> str:

@@ -47,6 +47,7 @@ class Columns:
     mid: tuple[float, ...]
     high: tuple[float, ...]
     is_bsp: bool = False
+    is_gathered: bool = False  # into global batches
     plans: tuple[Rule, ...] = ()
     milliseconds: tuple[tuple[str, Ages], ...] = ()
     rows: tuple[tuple[str, Ages], ...] = ()
@@ -63,8 +64,9 @@ class Columns:
                 f"Workers train in rounds, so none of {self.whole.n:,} gradients missed an update of others."
             )
         half, most = self.whole.quantile(_HALF), self.whole.quantile(_HIGH)
+        missed = "global batches with gradients" if self.is_gathered else "updates"
         return (
-            f"Of {self.whole.n:,} gradients, half missed at most {half:,} updates of other workers, and "
+            f"Of {self.whole.n:,} gradients, half missed at most {half:,} {missed} of other workers, and "
             f"95 % at most {most:,}."
         )
 
@@ -95,7 +97,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     """Return the chart's data."""
     rows = age_rows(series, snapshot.spec.name, snapshot.started_at_s)
     workers = _by_worker(rows)
-    is_bsp = snapshot.spec.sync is Sync.BSP
+    sync = snapshot.spec.sync
     t_s, low, mid, high = _over_time(rows)
     plans = plan_starts(snapshot) if workers else ()
     times, of_rows = (
@@ -104,7 +106,7 @@ def columns(snapshot: JobSnapshot, series: SeriesChunk | None) -> Columns:
     )
     of_times, of_each_row = _by_worker(times), _by_worker(of_rows)
     more = of_times, of_each_row, times.of(), of_rows.of()
-    return Columns(rows.of(), workers, t_s, low, mid, high, is_bsp, plans, *more)
+    return Columns(rows.of(), workers, t_s, low, mid, high, sync is Sync.BSP, sync is Sync.GBA, plans, *more)
 
 
 def _by_worker(rows: AgeRows) -> tuple[tuple[str, Ages], ...]:
