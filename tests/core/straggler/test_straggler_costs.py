@@ -37,7 +37,9 @@ def found(node, own_s, peers_s, pace=Pace.PERSISTENT):
 
 def test_in_step_a_restart_saves_what_all_wait_for_the_slowest():
     # An iteration of 3.0 + 0.5 s becomes one of 1.0 + 0.5 s.
-    assert gain_of_restart(found("worker-2", 1.0, 1.0), situation(1.0, 1.0, 3.0)) == pytest.approx(3.5 / 1.5 - 1)
+    assert gain_of_restart(found("worker-2", 1.0, 1.0), situation(1.0, 1.0, 3.0)) == pytest.approx(
+        3.5 / 1.5 - 1
+    )
 
 
 def test_out_of_step_a_restart_adds_the_speed_of_one_worker():

@@ -28,7 +28,7 @@ from dlrover_nb.core.runtime.worker.ps_client import GbaClient, Pending, PsClien
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.worker.trainer import Push, Refusal
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
 from dlrover_nb.core.structs.wire.messages import Train
 
