@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from dlrover_nb.api import Cluster, Job, JobBuilder, connect, lab
+    from dlrover_nb.api import Cluster, Job, JobBuilder, connect, lab, rehearse
     from dlrover_nb.core.client.trained_model import load_model
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
@@ -48,6 +48,7 @@ __all__ = [
     "load_ipython_extension",
     "load_model",
     "parse_job",
+    "rehearse",
     "trainable",
     "unload_ipython_extension",
 ]
@@ -70,6 +71,7 @@ _WHERE = {
     "connect": "dlrover_nb.api",
     "dump_job": "dlrover_nb.core.jobfile",
     "lab": "dlrover_nb.api",
+    "rehearse": "dlrover_nb.api",
     "load_model": "dlrover_nb.core.client.trained_model",
     "parse_job": "dlrover_nb.core.jobfile",
     "trainable": "dlrover_nb.core.models.trainable",

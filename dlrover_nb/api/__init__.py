@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from dlrover_nb.api.job import Job
     from dlrover_nb.api.job_builder import JobBuilder
     from dlrover_nb.api.policy_lab import lab
+    from dlrover_nb.api.rehearsals import rehearse
 
-__all__ = ["Cluster", "Job", "JobBuilder", "connect", "lab"]
+__all__ = ["Cluster", "Job", "JobBuilder", "connect", "lab", "rehearse"]
 _WHERE = {
     "Cluster": "cluster",
     "Job": "job",
     "JobBuilder": "job_builder",
     "connect": "connection",
     "lab": "policy_lab",
+    "rehearse": "rehearsals",
 }
 
 

@@ -12,12 +12,14 @@ from dlrover_nb.core.disk.files import write
 from dlrover_nb.core.errors import BackendError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dlrover_nb.api.exports import ExportView
+    from dlrover_nb.api.views.rehearsal_view import RehearsalView
     from dlrover_nb.api.views.stragglers_view import StragglersView
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
@@ -204,6 +206,42 @@ class Results(Steering):
         from dlrover_nb.core.client.trained_model import load_model  # noqa: PLC0415 - it loads torch
 
         return load_model(self.handle).predict(rows)
+
+    def rehearse(
+        self,
+        *,
+        workers: Sequence[int] | None = None,
+        rows: int | None = None,
+        seeds: int | None = None,
+        passes: int | None = None,
+        ways: Sequence[str] | None = None,
+    ) -> RehearsalView:
+        """Measure what the staleness of more workers would cost this job in held-out AUC and loss.
+
+        Short runs on a sample of its rows, in this process: the job itself goes on as it is. The curves are
+        kept in the history.
+
+        Parameters
+        ----------
+        workers, rows, seeds, passes, ways
+            As for `dlrover_nb.rehearse`.
+
+        Raises
+        ------
+        InvalidValueError
+            When it trains with programs of its own, or its held-out rows are of one class.
+        NotFoundError
+            When its rows cannot be read in this process.
+
+        Examples
+        --------
+        >>> job.rehearse(workers=[1, 4, 16]).points
+        """
+        from dlrover_nb.api.rehearsals import rehearse_job  # noqa: PLC0415 - it loads torch
+        from dlrover_nb.core.client.job_to_rehearse import running_job  # noqa: PLC0415 - it reads data
+
+        job = running_job(self.handle)
+        return rehearse_job(job, workers=workers, rows=rows, seeds=seeds, passes=passes, ways=ways)
 
     def report(self, path: Path | str, *, force: bool = False) -> Note:
         """Write a self-contained HTML report.

@@ -110,7 +110,7 @@ class Commands:
             values["cell"] = cell
         elif cell is not None:
             raise InvalidValueError(
-                f"only submit, plan and lab take a cell; use {self.command} with one percent sign"
+                f"only submit, plan, lab and rehearse take a cell; use {self.command} with one percent sign"
             )
         if call.cluster is not None:
             self.address, self._is_of_call = call.cluster, True

@@ -45,6 +45,7 @@ def methods() -> dict[str, Callable[..., object]]:
     found = {
         "connect": connect,
         "lab": dlrover_nb.lab,
+        "rehearse": dlrover_nb.rehearse,
         **{f"past.{n}": getattr(past, n) for n in ("runs", "history", "score")},
     }
     for kind in (Cluster, Job):
@@ -97,7 +98,8 @@ def test_examples_call_what_is_there(name: str) -> None:
             if isinstance(node, ast.Call) and (method := _called(node)) is not None:
                 own = (
                     []
-                    if method in (connect, dlrover_nb.lab) or method.__module__ == past.__name__
+                    if method in (connect, dlrover_nb.lab, dlrover_nb.rehearse)
+                    or method.__module__ == past.__name__
                     else [None]
                 )
                 keywords = {k.arg: None for k in node.keywords if k.arg}
@@ -110,7 +112,7 @@ def _called(node: ast.Call) -> Callable[..., object] | None:
             return getattr(Cluster, name)
         case ["job", name]:
             return getattr(Job, name)
-        case ["dlrover_nb", ("connect" | "lab") as name]:
+        case ["dlrover_nb", ("connect" | "lab" | "rehearse") as name]:
             return getattr(dlrover_nb, name)
         case ["dlrover_nb", "api", "past", name]:
             return getattr(past, name)

@@ -68,6 +68,7 @@ LINES = {
 }
 ELSEWHERE = {
     "predict",
+    "rehearse",
     "demo",
     "serve",
     "brain",

@@ -369,7 +369,7 @@ def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
         ("submit", "name: x\nplan: {worker: [", "malformed YAML in line 2, column"),
         ("submit", "name: x\nbatchsize: 1", "unknown key 'batchsize'; did you mean batch_size?"),
         ("submit --file a.yaml", "name: x", "the job is given twice"),
-        ("status", "name: x", "only submit, plan and lab take a cell"),
+        ("status", "name: x", "only submit, plan, lab and rehearse take a cell"),
     ],
 )
 def test_a_wrong_cell_is_one_usage_error_and_changes_nothing(

@@ -16,6 +16,7 @@ from support.cases import for_each
 from support.conformance.audit import ROW
 from support.jobs import builders as b
 from support.jobs.past_jobs import past, run
+from support.jobs.rehearsals import rehearsal
 from support.jobs.replies import LINE, explanation
 
 from dlrover_nb.api.audit import AuditView
@@ -44,6 +45,7 @@ from dlrover_nb.api.views.job_views import (
 from dlrover_nb.api.views.lab_view import LabView
 from dlrover_nb.api.views.load_view import LoadView
 from dlrover_nb.api.views.page_view import PageView
+from dlrover_nb.api.views.rehearsal_view import RehearsalView
 from dlrover_nb.api.views.staleness_view import StalenessView
 from dlrover_nb.api.views.stragglers_view import MitigationsView, StragglersView
 from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
@@ -145,6 +147,7 @@ RESULTS: dict[str, Shown] = {
     "lab": LabView(
         run_lab(LabFile(workload=Workload(jobs=2), contenders=(Contender("fixed-plan"),), seeds=(0,)))
     ),
+    "rehearsal": RehearsalView(rehearsal()),
     "page": PageView("Dashboard", "http://127.0.0.1:8080"),
     "tokens": TokensView((Token("f00d", "ada", AccessRole.VIEWER, "ml", 1.8e9),), 1.7e9),
     "note": Note("Deleted ctr"),

@@ -161,7 +161,7 @@ def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path |
             return load_mapping(dump_job(job)), base
         case Path():
             return load_mapping(read_job_file(job)), job.expanduser().absolute().parent
-        case str() if _is_name(job):
+        case str() if is_name(job):
             return {"name": job}, base
         case str() if is_file_name(job):
             return _content(Path(job), base)
@@ -174,7 +174,7 @@ def _content(job: JobText, base: Path | None) -> tuple[dict[str, object], Path |
     )
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     """Whether text is the name of a job, and of no file."""
     try:
         _check.job_name(text)

@@ -4,10 +4,10 @@ The handlers import what they need when they run: the parser and the help, which
 none of it.
 """
 
-from dlrover_nb.magics.verbs import audit, decisions, lab, lifecycle, records, results, start, team
+from dlrover_nb.magics.verbs import audit, decisions, lab, lifecycle, records, rehearse, results, start, team
 
 VERBS = {
     verb.name: verb
-    for topic in (start, decisions, records, audit, lifecycle, results, team, lab)
+    for topic in (start, decisions, records, audit, lifecycle, results, team, lab, rehearse)
     for verb in topic.VERBS
 }

@@ -34,21 +34,21 @@ def predict(commands: Commands, *, job: str, rows: str, output: str, force: bool
     from dlrover_nb.api.views.job_views import Note  # noqa: PLC0415 - see the package
     from dlrover_nb.core.client.trained_model import load_model, write_scores  # noqa: PLC0415 - it loads torch
 
-    scores = load_model(_trained(commands, job)).predict(rows)
+    scores = load_model(far_handle(commands, job) or job).predict(rows)
     path = write_scores(output, scores, force=force)
     text = f"probabilities of {len(scores):,} rows, mean {scores.mean():.4f}, written to {path}"
     return Note(f"Prediction of {job}", text, str(path))
 
 
-def _trained(commands: Commands, name: str) -> JobHandle | str:
-    """Return the job where only its own nodes can read its files; else the name, to find on this machine."""
+def far_handle(commands: Commands, name: str) -> JobHandle | None:
+    """Return the job where only its own nodes can read its files; None: to be found on this machine."""
     if commands.session.cluster is None and kind_of(commands.target().kind).name != "kubernetes":
-        return name
+        return None
     try:
         handle = commands.cluster().job(name).handle
     except DlroverError:  # it may be the run folder of a job that ran here
-        return name
-    return handle if handle.is_far else name
+        return None
+    return handle if handle.is_far else None
 
 
 def dash(commands: Commands, *, job: str | None) -> ManyJobs:

@@ -154,8 +154,12 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
         Form(verb="brain", behind="brain"),
     ),
     "lab": (_plain("lab"),),
+    "rehearse": (_plain("rehearse"),),
 }  # fmt: skip
-BESIDE = ("lab",)  # words that need no job and no cluster: the list of the help names them below the others
+BESIDE = (
+    "lab",
+    "rehearse",
+)  # words that need no job and no cluster: the list of the help names them below the others
 
 
 class _Chooses(argparse.Action):

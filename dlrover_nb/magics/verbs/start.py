@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Migration,
     Mode,
     Optimizer,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
@@ -149,9 +150,16 @@ SUBMIT_FLAGS: FlagTable = (
         "sync",
         one_of("sync", Sync),
         "KIND",
-        "asp, bsp or ssp: how far workers may run ahead; or allreduce, without PS",
+        "asp, bsp, ssp or gba: how workers keep together; or allreduce, without PS",
     ),
-    ("--staleness", "staleness", whole, "N", "bound of ssp, in steps"),
+    ("--staleness", "staleness", whole, "N", "bound of ssp, and age from which gba counts less, in steps"),
+    (
+        "--stale-steps",
+        "stale_steps",
+        one_of("stale_steps", StaleSteps),
+        "KIND",
+        "plain, or normalised: shorter steps for older gradients (asp, ssp)",
+    ),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
     ("--worker-gpu", "plan.worker.gpu", whole, "N", "GPUs of each worker, in every plan"),
     (

@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -280,6 +281,12 @@ def _with_budget(job: JobSpec) -> JobSpec:
     return replace(job, budget_total=7.5 + job.n_epoch) if job.is_priced else job
 
 
+def _asynchronous(job: JobSpec) -> JobSpec:
+    """Return a job, half of those with stale gradients with steps that follow their age."""
+    is_stale = job.sync in {Sync.ASP, Sync.SSP} and job.n_epoch % 2
+    return replace(job, stale_steps=StaleSteps.NORMALISED) if is_stale else job
+
+
 _jobs = st.builds(
     JobSpec,
     name=names,
@@ -371,7 +378,9 @@ _dated = st.builds(
     _moments,
 )
 _admissions = st.sampled_from(list(Admission))
-_own = st.builds(lambda job, admission: _own_device(replace(job, admission=admission)), _dated, _admissions)
+_own = st.builds(
+    lambda job, admission: _asynchronous(_own_device(replace(job, admission=admission))), _dated, _admissions
+)
 _external_jobs = st.builds(lambda job, spec: _external(_as_external(job, spec)), _dated, foreigners)
 jobs = _own | _external_jobs
 

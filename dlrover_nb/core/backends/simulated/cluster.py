@@ -541,7 +541,7 @@ def _check_simulated(spec: JobSpec, *, has_code: bool) -> None:
         )
     if spec.sync is Sync.ALLREDUCE:
         raise InvalidValueError(
-            "a simulated job trains with parameter servers; choose sync asp, bsp or ssp, or connect local"
+            "a simulated job trains with PS; choose sync asp, bsp, ssp or gba, or connect local"
         )
 
 

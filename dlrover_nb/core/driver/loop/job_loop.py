@@ -391,6 +391,7 @@ class JobLoop(Generic[ActionT]):
             damage=self._parts.damage,
             restart=self._parts.restart,
         )
+        snapshot = replace(snapshot, ages=self._recorded.mean_ages)
         if isinstance(self._backend, PlacingBackend):
             wishes = self._backend.host_wishes()
             nodes = tuple(replace(node, wish=wishes.get(node.id)) for node in snapshot.nodes)

@@ -16,6 +16,8 @@ from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.kernels import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.runtime.exchange.push_pull import FinishedRound
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
     Gradients = tuple[NDArray[np.int64], Floats, Floats]  # distinct rows, their gradients, the dense gradient
+
+_FIRST = np.zeros(1, np.int64)
 
 
 class Rounds:
@@ -59,7 +63,9 @@ class Rounds:
         used = [(part, n_row) for part, n_row in parts if part is not None]
         if used:
             total = sum(n_row for _, n_row in used)
-            rows, gradients, dense = _sum([part for part, _ in used], [n_row / total for _, n_row in used])
+            rows, gradients, dense = weighted_sum(
+                [part for part, _ in used], [n_row / total for _, n_row in used]
+            )
             store.push(rows, gradients)
             if len(dense):
                 store.push_dense(dense)
@@ -68,15 +74,24 @@ class Rounds:
         return True
 
 
-def _sum(parts: list[Gradients], shares: list[float]) -> Gradients:
-    if len(parts) == 1:
+def weighted_sum(parts: Sequence[Gradients], weights: Sequence[float]) -> Gradients:
+    """Return the sum of gradients, each times its weight, over the distinct rows of all.
+
+    Of one part with weight 1 it is the part itself.
+    """
+    if len(parts) == 1 and weights[0] == 1.0:
         return parts[0]
-    rows, inverse = kernel().distinct(np.concatenate([part[0] for part in parts]))
-    gradients = np.zeros((len(rows), parts[0][1].shape[1]), np.float32)
+    own_kernel = kernel()
+    rows, inverse = own_kernel.distinct(np.concatenate([part[0] for part in parts]))
+    width = next((part[1].shape[1] for part in parts if part[1].ndim > 1), 0)
+    gradients = np.zeros((len(rows), width), np.float32)
     dense, start = np.zeros_like(parts[0][2]), 0
-    for (own_rows, own, own_dense), share in zip(parts, shares, strict=True):
+    for (own_rows, own, own_dense), share in zip(parts, weights, strict=True):
         weight = np.float32(share)
-        gradients[inverse[start : start + len(own_rows)]] += weight * own  # distinct within one worker
-        dense += weight * own_dense
+        if len(own_rows):
+            places = inverse[start : start + len(own_rows)]  # distinct within one worker
+            own_kernel.add_rows(gradients, places, own, weight)
+        if len(own_dense):
+            own_kernel.add_rows(dense[None], _FIRST, own_dense[None], weight)
         start += len(own_rows)
     return rows, gradients, dense

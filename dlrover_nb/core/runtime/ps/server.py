@@ -313,13 +313,13 @@ class ParameterServer:
         return Report(sample, n_dropped=n_dropped, members=members, is_leaving=self.is_leaving, load=load)
 
     def _due_ages(self, window_s: float) -> tuple[GradientAges, ...]:
-        """Return the ages of gradients when due; of the first PS alone, as others apply the same ones."""
+        """Return the ages of gradients when due."""
         self._ages_window_s += window_s
         if self._ages_window_s < AGES_EVERY_S:
             return ()
         self._ages_window_s = 0.0
-        ages = self._serving.ages.take()
-        return ages if self._index == 0 else ()
+        is_first = self._index == 0
+        return tuple(replace(each, of_first_ps=is_first) for each in self._serving.ages.take())
 
     def _spare_bytes(self) -> int:
         """Return the bytes that copies of parameters may use: the memory of the node less a reserve."""
@@ -342,6 +342,7 @@ class ParameterServer:
         if self._migration.has_ended(end.move):  # a restarted master repeats the order
             self._agent.send(Loaded(self._name, end.move))
             return
+        self._serving.settle()
         self._serving.close()  # no request may change rows that are being sent
         self._migration.end(end, time.monotonic())
 
@@ -400,6 +401,7 @@ class ParameterServer:
             self._refuse(saved, _NOTHING_TO_SAVE)
             return
         self._migration.stay()
+        self._serving.settle()
         is_large = store.n_byte > _COPY_AT_ONCE_BYTES
         if is_large and self._begin_copy(save, store, saved):
             self._agent.send(Cut(self._name, save.checkpoint))

@@ -53,7 +53,20 @@ class Sync(StrEnum):
     ASP = "asp"  # asynchronous: no limit
     BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
     SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
+    GBA = "gba"  # asynchronous: no limit; PS gather gradients into global batches and apply each as one step
     ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
+
+    @property
+    def waits(self) -> bool:
+        """Whether a worker waits for others."""
+        return self not in {Sync.ASP, Sync.GBA}
+
+
+class StaleSteps(StrEnum):
+    """How a step of asynchronous training follows the age of its gradient."""
+
+    PLAIN = "plain"  # it does not
+    NORMALISED = "normalised"  # shorter steps of the dense part for older gradients
 
 
 class Device(StrEnum):

@@ -34,7 +34,7 @@ class Backups:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """To a worker in ASP or SSP: gradients are applied with `factor` times the learning rate from now on."""
+    """To a worker, not in BSP: gradients are applied with `factor` times the learning rate from now on."""
 
     factor: float
 

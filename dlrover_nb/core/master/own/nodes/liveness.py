@@ -19,7 +19,6 @@ from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import machines, n_more
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.failures import counted
@@ -105,7 +104,7 @@ def _repeat_orders(state: JobState, node: Node) -> None:
         return
     if node.is_draining:
         state.send(node, Drain(at_once=node.is_replaced))
-    if state.spec.sync is Sync.ASP and node.id in state.batch_sizes:
+    if not state.spec.sync.waits and node.id in state.batch_sizes:
         times = state.batch_times.get(node.id)
         accumulate = ((node.id, times),) if times else ()
         state.send(node, Adjust(((node.id, state.batch_sizes[node.id]),), accumulate))

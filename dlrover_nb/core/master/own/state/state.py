@@ -29,7 +29,6 @@ from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.sharding.manifest import Manifest  # noqa: TC001 - as the next line says
 from dlrover_nb.core.sharding.split import Split
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
 from dlrover_nb.core.structs.training.checkpoints import MemoryPart, PeerCopy  # noqa: TC001 - an entry of the log is decoded by its annotations
 from dlrover_nb.core.structs.training.shards import Purpose
@@ -337,7 +336,7 @@ class JobState:
     @property
     def coordinator(self) -> Node | None:
         """The PS that coordinates synchronous training; None: there is none."""
-        if self.spec.sync is Sync.ASP or self.group is None:
+        if not self.spec.sync.waits or self.group is None:
             return None
         return self.roster.get(self.group.nodes[0])
 
