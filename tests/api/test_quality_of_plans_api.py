@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from support.jobs.rehearsals import rehearsal
 from support.plans.quality_curves import curve
 from support.waiting import LIMIT_S
 
 import dlrover_nb
+from dlrover_nb.api.rehearsals import hand_over
+from dlrover_nb.core.client.job_to_rehearse import JobToRehearse
+from dlrover_nb.core.runtime.node.preflight import validate_job
+from dlrover_nb.core.structs.job.job import JobSpec
 
 JOB = "{name: priced, mode: suggest, overlap: false, bounds: {max_workers: 8, max_auc_loss: 0.5}}"
 
@@ -75,6 +80,17 @@ def test_why_has_the_same_numbers(job):
     )
     assert numbers["gba_auc"] == pytest.approx(quality.ways[0].auc)
     assert "40,000 rows" in answer.words
+
+
+def test_a_rehearsal_of_a_running_job_prices_its_plans(job):
+    """The rehearsal's curve replaces that of its way; what it costs is planted in it."""
+    result = rehearsal(auc_per_update=-0.004)
+    validated = validate_job(JobSpec("priced"))
+    before = job.whatif(workers=7).weighed[0].candidate.quality
+    hand_over(job.handle, JobToRehearse(validated.spec, validated.features), result.curves)
+    after = job.whatif(workers=7).weighed[0].candidate.quality
+    assert after.auc < before.auc
+    assert after.n_row == 50_000
 
 
 def test_a_person_is_told_that_a_plan_may_break_the_bound_and_may_still_take_it(job):

@@ -26,7 +26,7 @@ from dlrover_nb.core.basics.percents import fraction
 from dlrover_nb.core.staleness.ages import Updating, mean_ages
 from dlrover_nb.core.staleness.curves import Changes, FittedCurve, combined
 from dlrover_nb.core.structs.decisions.candidates import QualityChange, WayChange
-from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 IN_STEP = frozenset({Sync.BSP, Sync.ALLREDUCE})
-GATHERED = "gba"  # parameter servers gather gradients, and apply a global batch as one step
 
 
 def way_of(spec: JobSpec) -> str:
     """Return the name of how a job applies gradients, as curves have it."""
+    if spec.stale_steps is StaleSteps.NORMALISED:
+        return spec.stale_steps
     return Sync.ASP if spec.sync is Sync.SSP else spec.sync  # the same ages on average
 
 
@@ -55,7 +56,7 @@ def ages_of(spec: JobSpec, way: str, n_worker: Array) -> Array:
     Where parameter servers gather gradients, an update has as many as a global batch, or one of each worker.
     """
     ages = mean_ages(n_worker, Updating(in_step=way in IN_STEP, overlap=spec.overlap))
-    if way != GATHERED:
+    if way != Sync.GBA:
         return ages
     n_gathered = n_worker if spec.global_batch is None else spec.global_batch / spec.batch_size
     return np.asarray(ages / np.maximum(n_gathered, 1.0))
@@ -120,7 +121,7 @@ def _keeps(change: QualityChange | None, most: float, *, is_more: bool) -> bool:
 
 def _is_same(s: Situation, n_worker: int) -> bool:
     """Whether a number of workers trains as the present one does."""
-    shares_batch = s.spec.sync in IN_STEP and s.spec.global_batch is not None
+    shares_batch = s.spec.sync in IN_STEP and s.spec.shared_batch is not None
     return n_worker == s.plan.worker.count or shares_batch
 
 
