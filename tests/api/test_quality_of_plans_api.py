@@ -99,4 +99,6 @@ def test_a_person_is_told_that_a_plan_may_break_the_bound_and_may_still_take_it(
     assert not asked.weighed[0].refusal
     assert "against the first plan, the bound is 0.500" in asked.weighed[0].caution
     assert "Mind its AUC" in str(asked)
-    assert job.scale(workers=8).decision.plan.worker.count == 8
+    scaled = job.scale(workers=8)
+    assert scaled.decision.plan.worker.count == 8
+    assert "it may cost up to" in " ".join(str(scaled).split())
