@@ -109,7 +109,8 @@ class _Gathered(torch.autograd.Function):
         *of_each: torch.Tensor,
     ) -> tuple[torch.Tensor, None]:
         (places,) = ctx.saved_tensors
-        flat, each = places.reshape(-1).numpy(), of_each[0].reshape(places.numel(), -1).numpy()
+        width = of_each[0].shape[-1]
+        flat, each = places.reshape(-1).numpy(), of_each[0].reshape(-1, width).numpy()
         starts = np.arange(len(flat) + 1)
         shape = ctx.n_row, len(flat)
         where = csc_array((np.ones(len(flat), np.float32), flat, starts), shape=shape)
