@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-EXPONENTS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)  # b
+EXPONENTS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.5)  # b; high ones where training diverges
 MISFITS = (0.1, 0.3, 0.6, 1.2)  # standard deviation of g, as a share of the power law
 GAIN = 2.0  # standard deviation of h, in usual errors of a point
 SLOW = 1.2  # length of h in log(1 + age)
