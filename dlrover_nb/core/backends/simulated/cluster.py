@@ -496,6 +496,7 @@ class _Link:
     def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
         """Let the job plan with these curves of quality."""
         self._cluster.learn_curves(self._name, curves)
+        self._queries = None
 
     def explain(self, proposal: str | None) -> Explanation:
         """Explain a proposal."""
