@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.inputs.job_of_submit import is_name, job_of, settings_of
 from dlrover_nb.api.inputs.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.views.shown_waits import shown_waits
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, InvalidValueError
@@ -142,7 +143,7 @@ def _rehearsed(job: JobToRehearse, settings: Settings, ways: Sequence[str] | Non
         )
     what = f"the rehearsal of {job.spec.name} ({settings.n_run} runs, about {cost_s:,.0f} s of a core)"
     tell(what)
-    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {share:.0%} done"))
+    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {percent(share)} done"))
     _keep(job, result)
     return RehearsalView(result)
 
