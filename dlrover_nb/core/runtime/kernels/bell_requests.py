@@ -58,6 +58,7 @@ class Request(Structure):
         ("answer_at", c_int64),
         ("rate", c_double),
         ("rung_s", c_double),
+        ("n_row", c_int64),
     )
 
 

@@ -16,7 +16,7 @@ typedef struct pollfd PollDescriptor;
 static const Place places[] = {
     STRUCT(Request), FIELD(Request, epoch), FIELD(Request, step), FIELD(Request, at), FIELD(Request, n_push),
         FIELD(Request, width), FIELD(Request, n_dense), FIELD(Request, n_pull), FIELD(Request, answer_at),
-        FIELD(Request, rate), FIELD(Request, rung_s),
+        FIELD(Request, rate), FIELD(Request, rung_s), FIELD(Request, n_row),
     STRUCT(Answer), FIELD(Answer, epoch), FIELD(Answer, step), FIELD(Answer, at), FIELD(Answer, n_row),
         FIELD(Answer, width), FIELD(Answer, n_dense), FIELD(Answer, update_s), FIELD(Answer, lookup_s),
     STRUCT(Bell), FIELD(Bell, slab), FIELD(Bell, n_slab), FIELD(Bell, ask), FIELD(Bell, answers),

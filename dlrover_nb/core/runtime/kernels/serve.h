@@ -6,6 +6,7 @@
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
     double rate, rung_s;
+    int64_t n_row; /* of a batch whose gradients are gathered, which Python does */
 } Request;
 
 typedef struct {
