@@ -26,4 +26,4 @@ def fraction(value: float) -> str:
 def signed_fraction(value: float) -> str:
     """Return a change of an AUC: ``-0.003``; ``0`` without a sign."""
     text = fraction(abs(value))
-    return text if not float(text) else f"{'-' if value < 0 else '+'}{text}"
+    return f"{'-' if value < 0 else '+'}{text}" if float(text) else "0"

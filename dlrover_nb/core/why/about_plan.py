@@ -221,7 +221,8 @@ def _quality(x: Subject, c: Candidate) -> Iterator[Sentence]:
     for way in change.ways:
         name = way.way
         yield say(
-            f"With {{{name}}} in the next run by {{{name}_auc}} ({{{name}_low}} to {{{name}_high}}).",
+            f"With {{{name}}} in the next run they would change it by {{{name}_auc}} "
+            f"({{{name}_low}} to {{{name}_high}}).",
             Quote(name, name),
             Value(f"{name}_auc", way.auc, Unit.AUC),
             Value(f"{name}_low", way.low, Unit.AUC),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
-from dlrover_nb.core.structs.decisions.candidates import UNKNOWN_QUALITY
+from dlrover_nb.core.structs.decisions.candidates import UNKNOWN_QUALITY, auc_words
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.plan.deadline import margin_words
 from dlrover_nb.core.structs.plan.resources import Role
@@ -44,11 +44,37 @@ def plans_view(snapshot: JobSnapshot) -> View:
         *proposal_blocks(snapshot),
         *mitigations.open_blocks(snapshot),
         *((CHARTS["front"].static(snapshot, None),) if snapshot.front else ()),
+        *with_auc_blocks(snapshot),
         *((CHARTS["curve"].static(snapshot, None),) if snapshot.curves else ()),
         *fit_blocks(snapshot),
         *past_blocks(snapshot),
     ]
     return View(f"Plans of {snapshot.title}", tuple(blocks))
+
+
+def with_auc_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the front with AUC as a third axis, of a job that asks for it by its bound."""
+    front, most = snapshot.front, snapshot.spec.bounds.max_auc_loss
+    if front is None or most is None or not front.with_auc:
+        return ()
+    rows = tuple(
+        (
+            units.unbroken(c.plan.short),
+            units.number(c.cost),
+            units.number(c.prediction.samples_per_s),
+            auc_words(c.quality),
+            "no" if _is_over(c, front.current, most) else "yes",
+        )
+        for c in front.with_auc
+    )
+    head = ("plan", front.cost_unit, "samples/s", "AUC", "keeps the bound")
+    return (Table("Plans that nothing beats in cost, throughput and AUC", head, rows),)
+
+
+def _is_over(c: Candidate, now: Candidate, most: float) -> bool:
+    """Whether a plan may cost more AUC than the job's bound."""
+    more = c.plan.worker.count > now.plan.worker.count
+    return more and (c.quality is None or -c.quality.first_low > most)
 
 
 def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:

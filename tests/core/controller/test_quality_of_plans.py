@@ -12,7 +12,7 @@ from support.plans.replayed import replay
 from support.plans.restarted_controller import restarted
 
 from dlrover_nb.core.structs.decisions.decisions import Verdict
-from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
+from dlrover_nb.core.structs.job.spec_choices import Mode, StaleSteps, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.structs.views.events import CurvesMeasured
@@ -69,6 +69,25 @@ def test_workers_in_step_are_not_priced_by_ages(make_job):
     shared = make_job(mode=Mode.MANUAL, sync=Sync.BSP, curves=(curve(),), global_batch=512)
     shared.train(40)
     assert quality_of(shared, TWO).is_none
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({"sync": Sync.SSP, "staleness": 2}, "asp"),
+        ({"sync": Sync.GBA}, "gba"),
+        ({"stale_steps": StaleSteps.NORMALISED}, "normalised"),
+    ],
+)
+def test_a_job_is_priced_by_the_curve_of_its_own_way(make_job, fields, way):
+    job = make_job(mode=Mode.MANUAL, curves=(curve(way=way),), overlap=False, **fields)
+    job.train(40)
+    three = quality_of(job, replace(TWO, worker=replace(TWO.worker, count=3)))
+    assert three.auc < 0
+    assert three.age == pytest.approx(2 / 3 if way == "gba" else 2)  # of three gradients that are one step
+    others = make_job(mode=Mode.MANUAL, curves=(curve(way="another"),), overlap=False, **fields)
+    others.train(40)
+    assert quality_of(others, TWO) is None
 
 
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.SUGGEST])

@@ -86,7 +86,7 @@ def front(now: ResourcePlan = NOW_PLAN) -> ParetoFront:
             best = c.prediction.samples_per_s
             kept.append(c)
     picks = (Pick("cheapest", 0), Pick("best value", 1), Pick("knee", 2), Pick("fastest", len(kept) - 1))
-    return ParetoFront(tuple(kept), candidate(now, now), picks, 512, "USD")
+    return ParetoFront(tuple(kept), candidate(now, now), picks, 512, "USD", with_auc=tuple(kept))
 
 
 def proposal(

@@ -26,7 +26,7 @@ def _own(change: QualityChange) -> str:
         band = f"({with_band(change.auc, change.auc_low, change.auc_high)})"
         return f"We expect the same AUC {band}, measured {change.source}."
     if change.auc > 0:
-        return f"AUC would change by {change.words}, measured {change.source}."
+        return f"It gains {change.words} of AUC, measured {change.source}."
     loss, least, most = (fraction(-x) for x in (change.auc, change.auc_high, change.auc_low))
     return f"It costs {loss} of AUC ({least} to {most}), measured {change.source}."
 

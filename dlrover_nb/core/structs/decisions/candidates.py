@@ -196,6 +196,7 @@ class ParetoFront:
     n_plan: int  # number of evaluated plans
     currency: str
     why_empty: str = ""  # which constraint leaves no plan at all
+    with_auc: tuple[Candidate, ...] = ()  # nothing beats them in cost, throughput and expected AUC together
 
     @property
     def cost_unit(self) -> str:
