@@ -115,7 +115,7 @@ void count_exchange(Reader *reader, int64_t has_pushed, const int64_t *pushed, i
 {
     const int64_t now = n_other(reader);
     Watched *watched = reader->watched;
-    const int64_t turn = watched->n_exchange++ % PERIOD;
+    const int64_t n = watched->n_exchange++, turn = n % (n < PERIOD ? PERIOD / OFTENER_AT_FIRST : PERIOD);
     if (!turn)
         forget(watched);
     follow(reader);

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 WATCHED = 4096  # places of rows whose updates are counted
 MOST_WATCHED = WATCHED // 2
 PERIOD, WINDOW = 2048, 32  # of so many exchanges the first ones are noted
+OFTENER_AT_FIRST = 8  # times, in the first period
 
 
 class Outcome(IntEnum):

@@ -8,7 +8,8 @@ are watched from then on, and so on; then the counts of what was read before are
 To look at each row of each exchange costs 5 % of an exchange. So of 2,048 exchanges the first 32 are noted
 with what they read, whichever connections they are of. From then on pushes are looked at until the gradients
 of the noted ones have come. How long that takes does not matter, so that slow workers are counted as others
-are, up to the end of the 2,048.
+are, up to the end of the 2,048. The first 2,048 have eight such turns, so that short jobs are not judged by
+their first moments, when one worker trains alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from dlrover_nb.core.runtime.kernels.bell_requests import (
     MOST_WATCHED,
+    OFTENER_AT_FIRST,
     PERIOD,
     WATCHED,
     WINDOW,
@@ -52,7 +54,8 @@ def age_now(reader: Reader) -> int:
 def count_exchange(reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool) -> None:
     """Count an exchange that was served at a time: the ages of what it brought, and what it read."""
     now, watched = n_other(reader), reader.watched.contents
-    turn = watched.n_exchange % PERIOD
+    is_first = watched.n_exchange < PERIOD
+    turn = watched.n_exchange % (PERIOD // OFTENER_AT_FIRST if is_first else PERIOD)
     watched.n_exchange += 1
     if not turn:
         _forget(watched)

@@ -15,6 +15,7 @@ typedef struct {
 } Answer;
 
 enum { AGE_CLASSES = 24, SECOND_CLASSES = 32, WATCHED = 4096, MOST_WATCHED = WATCHED / 2, WINDOW = 32, PERIOD = 2048 };
+enum { OFTENER_AT_FIRST = 8 };
 
 /* Rows whose updates are counted: those whose mixed id is below a limit, which halves when they become too many. Of so
  * many exchanges in a period the first ones are noted: then gradients of what they read are counted. */

@@ -313,8 +313,8 @@ def _check_steps(spec: JobSpec) -> None:
     """Refuse steps that follow an age which there is not."""
     if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
         raise InvalidValueError(
-            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is applied "
-            "late; leave stale_steps out"
+            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is a step of "
+            "its own; leave stale_steps out"
         )
     if spec.learning_rate_scaling is RateScaling.NONE:
         return
@@ -386,7 +386,7 @@ class JobSpec(BareRepr):
         the age in steps up to which gradients count in full.
     learning_rate_scaling
         How the learning rate follows the rows of one step, against those of the first plan. They change with
-        the workers where these share no global batch in BSP, and where they share one in ASP and SSP.
+        the workers where these share a global batch in ASP and SSP, and elsewhere where there is none.
     learning_rate_warmup
         Steps after a change of the number of workers in which the learning rate reaches its new value.
     stale_steps
@@ -590,10 +590,10 @@ class JobSpec(BareRepr):
         return None if self.sync is Sync.GBA else self.global_batch
 
     def rows_of_step(self, n_worker: int) -> int:
-        """Return the samples of one step of the optimizer: of all workers in BSP, else of one."""
-        if self.sync is Sync.BSP:
-            return self.global_batch or self.batch_size * n_worker
-        return self.batch_of(n_worker)
+        """Return the samples of one step of the optimizer: of one worker in ASP and SSP, else of all."""
+        if self.sync in {Sync.ASP, Sync.SSP}:
+            return self.batch_of(n_worker)
+        return self.global_batch or self.batch_size * n_worker
 
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""

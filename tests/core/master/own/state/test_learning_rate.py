@@ -22,9 +22,14 @@ FACTORS = st.floats(0.01, 100)
 LINEAR = {"learning_rate_scaling": RateScaling.LINEAR, "learning_rate_warmup": 20}
 
 
-@given(scaling=SCALINGS, n_worker=st.integers(1, 64), n_first=st.integers(1, 64))
-def test_the_rate_grows_with_the_rows_of_a_round(scaling, n_worker, n_first):
-    job = spec(plan(n_first, 1), sync=Sync.BSP, learning_rate_scaling=scaling)
+@given(
+    scaling=SCALINGS,
+    n_worker=st.integers(1, 64),
+    n_first=st.integers(1, 64),
+    sync=st.sampled_from([sync for sync in Sync if sync not in {Sync.ASP, Sync.SSP, Sync.ALLREDUCE}]),
+)
+def test_the_rate_grows_with_the_rows_of_a_round(scaling, n_worker, n_first, sync):
+    job = spec(plan(n_first, 1), sync=sync, learning_rate_scaling=scaling)
     factor = factor_of(job, n_worker)
     assert factor_of(job, n_first) == 1.0
     assert factor ** (2 if scaling is RateScaling.SQRT else 1) == pytest.approx(n_worker / n_first)
