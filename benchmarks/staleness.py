@@ -36,6 +36,7 @@ import json
 import tempfile
 import time
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -269,7 +270,9 @@ def overhead(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
         Setting("census"), options.shared, scratch
     )
     assert sample is not None
-    ages = UpdateAges(sample.spec)
+    ages, batch = UpdateAges(sample.spec), next(sample.batches(0, 1, sample.spec.batch_size))
+    takes_rows = "pushed" in signature(ages.count).parameters  # in releases that count ages of rows as well
+    rows = {"pushed": batch.rows, "pulled": batch.rows} if takes_rows else {}
     with single_threaded():
         trial = Trial(sample, Delay(1), AsTheyCome())
         began_s = time.process_time()
@@ -277,7 +280,7 @@ def overhead(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
         step_s = (time.process_time() - began_s) / n_step
     began_s = time.process_time()
     for i in range(N_COUNTED):
-        ages.count(b"worker", f"worker-{i % N_WORKER}", has_pushed=True)
+        ages.count(b"worker", f"worker-{i % N_WORKER}", has_pushed=True, **rows)
     count_s = (time.process_time() - began_s) / N_COUNTED
     return {
         "overhead_percent": rounded(100 * count_s / step_s),

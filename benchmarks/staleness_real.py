@@ -2,7 +2,8 @@
 
 Each comparison is of pairs of runs one after the other, and the median of their ratios counts: other load of
 the machine then hits both. CPU time of the processes stands beside that of the clock: on a busy machine it is
-the better measure of what a way costs itself. Waiting for a slow worker shows in the clock alone.
+the better measure of what a way costs itself. Waiting for a slow worker shows in the clock alone. All of it
+takes some fifteen minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dlrover_nb.testing import faults
 if TYPE_CHECKING:
     from straggler_runs import Outcome
 
-N_WORKER, N_EPOCH, N_PAIR = 3, 6, 3
+N_WORKER, N_EPOCH, N_PAIR = 3, 10, 3  # shorter jobs end before all nodes have been seen to train
 SLEEP_S = 0.4  # more for each step of the slow worker: some ten times a step
 GATHER = "gba"
 
