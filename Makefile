@@ -52,8 +52,13 @@ INSTALLS := $(patsubst chromium,browser,$(filter chromium kube postgresql promto
 TESTS := env -u PYTHONDONTWRITEBYTECODE -u VIRTUAL_ENV DLROVER_NB_REQUIRE="$(REQUIRE)" \
   $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --run-failures-alone
 
-test: install $(INSTALLS)  ## what every change must pass: checks, the cheap tests, and one real test of each seam
-	@$(TESTS) -m "not more and not release" --hypothesis-profile same
+# Both tiers in one run take less time than one after the other: the tests in pods, half an hour, mostly wait.
+TIERS ?= 1
+SELECTED_1 := -m "not more and not release" --hypothesis-profile same
+SELECTED_2 := -m "not release" --hypothesis-profile fixed
+
+test: install $(INSTALLS)  ## what every change must pass: checks, the cheap tests, and one real test of each seam; TIERS=2 for test-more too
+	@$(TESTS) $(SELECTED_$(TIERS))
 
 .PHONY: test-more test-all costs mutants
 test-more: install $(INSTALLS)  ## what a submission must pass besides: the other unit tests, and real clusters and browsers

@@ -2,10 +2,12 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.errors import InvalidArgument
 
 pytest.register_assert_rewrite("support")  # before any of it is imported
 
@@ -31,6 +33,16 @@ settings.register_profile("new", settings.default, deadline=None)
 settings.register_profile("fixed", settings.default, deadline=None, derandomize=True)
 settings.register_profile("same", settings.get_profile("fixed"), max_examples=25)
 settings.load_profile("new")
+
+
+def pytest_itemcollected(item):
+    """Try as few examples of a law of the first tier as that tier does, where it runs with the second."""
+    is_law = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    if is_law and settings.get_current_profile_name() == "fixed" and not item.get_closest_marker("more"):
+        with suppress(InvalidArgument):  # it has settings of its own
+            settings.get_profile("same")(item.function)
+
+
 PATIENT = (  # how long somebody at a keyboard waits, where a busy machine takes longer
     ("dlrover_nb.core.client.handle", "STOP_TIMEOUT_S"),
     ("dlrover_nb.core.driver.loop.command_queue", "ANSWER_LIMIT_S"),

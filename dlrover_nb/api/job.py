@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dlrover_nb.api.views.staleness_view import StalenessView
     from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.views.schema import DataSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
     from dlrover_nb.widgets.blocks import View
@@ -191,6 +192,29 @@ class Job(Results):
             requests.check_given(sizes)
         weighed = [sizes.applied(plan) for plan in plans or (self.handle.snapshot().target,)]
         return WhatIfView(self.handle.weigh(*weighed), self.handle.snapshot())
+
+    def learn_curves(self, *curves: QualityCurve) -> None:
+        """Let the job price plans by these curves of quality against age, and no others, from now on.
+
+        A job knows the curves that the history had when it was submitted; this is for those that were
+        measured since, as by a rehearsal.
+
+        Parameters
+        ----------
+        *curves
+            Such as the curves of a rehearsal, one for each way of applying gradients.
+
+        Raises
+        ------
+        BackendError
+            When its master does not answer.
+
+        Examples
+        --------
+        >>> job.learn_curves(curve)
+        >>> job.whatif(workers=8).weighed[0].candidate.quality.words
+        """
+        self.handle.learn_curves(curves)
 
     # its rows
 

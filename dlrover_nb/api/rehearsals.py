@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.inputs.job_of_submit import is_name, job_of, settings_of
 from dlrover_nb.api.inputs.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.views.shown_waits import shown_waits
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
-from dlrover_nb.core.errors import BackendError, InvalidValueError
+from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dlrover_nb.api.inputs.job_of_submit import JobText
     from dlrover_nb.api.views.rehearsal_view import RehearsalView
+    from dlrover_nb.core.client.handle import JobHandle
     from dlrover_nb.core.client.job_to_rehearse import JobToRehearse
     from dlrover_nb.core.rehearsal.rehearsal import Rehearsal, Settings
+    from dlrover_nb.core.structs.training.quality import QualityCurve
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +157,7 @@ def _rehearsed(job: JobToRehearse, settings: Settings, ways: Sequence[str] | Non
         )
     what = f"the rehearsal of {job.spec.name} ({settings.n_run} runs, about {cost_s:,.0f} s of a core)"
     tell(what)
-    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {share:.0%} done"))
+    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {percent(share)} done"))
     _keep(job, result)
     return RehearsalView(result)
 
@@ -175,3 +178,22 @@ def _keep(job: JobToRehearse, result: Rehearsal) -> None:
             store.close()
     except (BackendError, InvalidValueError) as error:
         _log.warning("the curves of this rehearsal are not kept: %s", error)
+
+
+def hand_over(handle: JobHandle, job: JobToRehearse, curves: Sequence[QualityCurve]) -> None:
+    """Let a running job plan with new curves, beside those of the history that it knows already.
+
+    A job that has ended, or does not answer, takes no result of the rehearsal away.
+    """
+    from dlrover_nb.core.driver.history_writer import past_curves  # noqa: PLC0415 - as above
+    from dlrover_nb.core.driver.job_start import traits_of  # noqa: PLC0415 - as above
+    from dlrover_nb.core.warmstart.curves_of_job import curves_of_job  # noqa: PLC0415 - as above
+
+    new = {curve.way for curve in curves}
+    traits, past = traits_of(job.spec, job.features, job.folder), past_curves(None, job.spec.model.optimizer)
+    others = (each for each in curves_of_job(job.spec, traits, past) if each.way not in new)
+    try:
+        if not handle.snapshot().phase.is_final:
+            handle.learn_curves((*curves, *others))
+    except DlroverError as error:
+        _log.warning("job %s does not plan with the curves of this rehearsal: %s", handle.name, error)

@@ -219,8 +219,8 @@ class Results(Steering):
     ) -> RehearsalView:
         """Measure what the staleness of more workers would cost this job in held-out AUC and loss.
 
-        Short runs on a sample of its rows, in this process: the job itself goes on as it is. The curves are
-        kept in the history.
+        Short runs on a sample of its rows, in this process: the job itself goes on as it is, and prices its
+        plans by the curves from then on. They are kept in the history.
 
         Parameters
         ----------
@@ -238,11 +238,11 @@ class Results(Steering):
         --------
         >>> job.rehearse(workers=[1, 4, 16]).points
         """
-        from dlrover_nb.api.rehearsals import rehearse_job  # noqa: PLC0415 - it loads torch
+        from dlrover_nb.api.rehearsals import hand_over, rehearse_job  # noqa: PLC0415 - it loads torch
         from dlrover_nb.core.client.job_to_rehearse import running_job  # noqa: PLC0415 - it reads data
 
         job = running_job(self.handle)
-        return rehearse_job(
+        view = rehearse_job(
             job,
             workers=workers,
             rows=rows,
@@ -251,6 +251,8 @@ class Results(Steering):
             ways=ways,
             variation=variation,
         )
+        hand_over(self.handle, job, view.result.curves)
+        return view
 
     def report(self, path: Path | str, *, force: bool = False) -> Note:
         """Write a self-contained HTML report.

@@ -65,6 +65,9 @@ class Steering(Tabular):
             wanted = request.planned(now)
             assert wanted is not None
             change = restart_facts(now, wanted)
+            if now.spec.bounds.max_auc_loss is not None:
+                (weighed,) = self.handle.weigh(wanted)
+                change += (("mind its AUC", weighed.caution),) if weighed.caution else ()
         return DecisionView(self.handle.decide(request), self.handle.snapshot(), change)
 
     def accept(self, proposal: str | None = None, *, why: str = "") -> DecisionView:

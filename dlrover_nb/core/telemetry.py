@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.training.gradient_ages import least_age
+from dlrover_nb.core.structs.training.gradient_ages import AgeUnit, MeanAges, class_of, least_age, mean_ages
 from dlrover_nb.core.structs.training.samples import TimeSplit
 from dlrover_nb.core.structs.views.snapshot import SeriesChunk
 
@@ -30,7 +30,14 @@ NODE_COLUMNS = (
     "at_s", "node", "role", "memory_mib", "cpu_cores", "iter_s", "samples_per_s", *SPLIT_COLUMNS,
     "n_sample", "batch_size",
 )  # fmt: skip
-AGE_COLUMNS = ("at_s", "node", "age", "n_update")
+AGE_COLUMNS = ("at_s", "node", "age", "n_update", "unit", "ps", "of_first")
+_OLD_AGES: tuple[float | str, ...] = (
+    str(AgeUnit.UPDATES),
+    "",
+    1.0,
+)  # the last columns of what earlier releases counted
+_N_OLD_AGE = len(AGE_COLUMNS) - len(_OLD_AGES)
+_AT_N = AGE_COLUMNS.index("n_update")
 _N_SPAN = 60  # of the ages that are kept of an ended job
 
 JobRow = tuple[float, ...]
@@ -62,6 +69,7 @@ class JobTelemetry:
         _check.at_least("n_node_row", n_node_row, 1)
         self._next = 0
         self._ages: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
+        self._counts: dict[AgeUnit, list[float]] = {unit: [0.0] * unit.n_class for unit in AgeUnit}
         self._job: deque[tuple[int, JobRow]] = deque(maxlen=n_job_row)
         self._node: deque[tuple[int, NodeRow]] = deque(maxlen=n_node_row)
 
@@ -88,10 +96,12 @@ class JobTelemetry:
         )
         self._node.append((self._number(), row))
         for each in sample.ages:
-            for number, n_update in enumerate(each.counts):
-                if n_update:
-                    age = float(least_age(number))
-                    self._ages.append((self._number(), (sample.at_s, each.worker, age, float(n_update))))
+            of_ps = sample.node, float(each.of_first_ps)
+            for unit in AgeUnit:
+                for number, n_update in enumerate(each.of(unit)):
+                    if n_update:
+                        row = sample.at_s, each.worker, float(least_age(number)), float(n_update)
+                        self._add_ages(self._number(), (*row, str(unit), *of_ps))
 
     def read(self, cursor: int = 0) -> SeriesChunk:
         """Return all rows since `cursor`, oldest first.
@@ -129,8 +139,20 @@ class JobTelemetry:
         if (n := len(state.node[0])) and state.node[0] == NODE_COLUMNS[:n]:
             missing = (0.0,) * (len(NODE_COLUMNS) - n)
             self._node.extend((number, (*row, *missing)) for number, row in state.node[1])
-        if state.ages[0] == AGE_COLUMNS:
-            self._ages.extend(state.ages[1])
+        if (n := len(state.ages[0])) >= _N_OLD_AGE and state.ages[0] == AGE_COLUMNS[:n]:
+            for number, row in state.ages[1]:
+                self._add_ages(number, (*row, *_OLD_AGES[n - _N_OLD_AGE :]))
+
+    @property
+    def mean_ages(self) -> MeanAges | None:
+        """Mean ages of all gradients; after a restart of the master, of those whose rows were kept."""
+        return mean_ages(self._counts)
+
+    def _add_ages(self, number: int, row: NodeRow) -> None:
+        self._ages.append((number, row))
+        unit = AgeUnit(str(row[_AT_N + 1]))
+        if row[-1] or unit is AgeUnit.ROW_UPDATES:
+            self._counts[unit][class_of(int(row[_AT_N - 1]), unit.n_class)] += float(row[_AT_N])
 
     def _number(self) -> int:
         self._next += 1
@@ -159,16 +181,40 @@ def thinned(series: SeriesChunk, *, n_job_row: int = 600, n_node_row: int = 3000
 
 def _summed(ages: dict[str, list[float | str]]) -> dict[str, list[float | str]]:
     """Return the rows of ages added up over equal spans of time; a sum has the time of its last row."""
-    rows = sorted(zip(*(ages.get(name, ()) for name in AGE_COLUMNS), strict=True))
+    columns = with_all_columns(ages)
+    rows = sorted(zip(*columns.values(), strict=True))
     if not rows:
         return ages
     first_s, width_s = float(rows[0][0]), (float(rows[-1][0]) - float(rows[0][0])) / _N_SPAN or 1.0
-    sums: dict[tuple[int, str, float], tuple[float, float]] = {}
-    for at_s, node, age, n_update in rows:
-        key = min(int((float(at_s) - first_s) / width_s), _N_SPAN - 1), str(node), float(age)
-        sums[key] = float(at_s), sums.get(key, (0.0, 0.0))[1] + float(n_update)
-    whole = [(at_s, node, age, n) for (_, node, age), (at_s, n) in sums.items()]
+    sums: dict[tuple[int, tuple[float | str, ...]], tuple[float, float]] = {}
+    for row in rows:
+        at_s, n_update, span = float(row[0]), float(row[_AT_N]), (float(row[0]) - first_s) / width_s
+        key = min(int(span), _N_SPAN - 1), (*row[1:_AT_N], *row[_AT_N + 1 :])
+        sums[key] = at_s, sums.get(key, (0.0, 0.0))[1] + n_update
+    whole: list[tuple[float | str, ...]] = [
+        (at_s, *of[: _AT_N - 1], n, *of[_AT_N - 1 :]) for (_, of), (at_s, n) in sums.items()
+    ]
     return {name: [row[i] for row in whole] for i, name in enumerate(AGE_COLUMNS)}
+
+
+def with_all_columns(ages: dict[str, list[float | str]]) -> dict[str, list[float | str]]:
+    """Return the columns of ages, also those that an earlier release does not have."""
+    n = len(ages.get("at_s", ()))
+    old = dict(zip(AGE_COLUMNS[_N_OLD_AGE:], _OLD_AGES, strict=True))
+    return {
+        name: ages[name] if name in ages else [old[name]] * n if name in old else [] for name in AGE_COLUMNS
+    }
+
+
+def mean_ages_until(series: SeriesChunk, until_s: float) -> MeanAges | None:
+    """Return the mean ages of the gradients that were applied until a moment, as far as they are kept."""
+    columns = with_all_columns(series.ages)
+    counts = {unit: [0.0] * unit.n_class for unit in AgeUnit}
+    for at_s, _, age, n_update, name, _, of_first in zip(*columns.values(), strict=True):
+        unit = AgeUnit(str(name))
+        if float(at_s) <= until_s and (of_first or unit is AgeUnit.ROW_UPDATES):
+            counts[unit][class_of(int(age), unit.n_class)] += float(n_update)
+    return mean_ages(counts)
 
 
 def _evenly(n: int, most: int) -> Iterable[int]:

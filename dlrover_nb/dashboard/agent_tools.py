@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -78,6 +79,10 @@ class ReadingLink:
         return self._link.offer()
 
     def allot(self, allotment: Allotment) -> NoReturn:  # noqa: ARG002 - of a link
+        """Refuse."""
+        raise NotAllowedError(APPLIES_NOTHING)
+
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> NoReturn:  # noqa: ARG002 - of a link
         """Refuse."""
         raise NotAllowedError(APPLIES_NOTHING)
 

@@ -55,7 +55,7 @@ def test_an_interrupted_wait_and_a_reloaded_page_leave_job_and_kernel_alone(page
     assert notebook.is_busy("wait")
     live.grows()
     notebook.interrupt("wait")
-    notebook.shows("wait", "job ads goes on; `%dlrover stop ads` stops it")
+    notebook.shows("wait", "job ads goes on; `%dlrover end ads --now` stops it")
     said = notebook.cell("wait").locator(".jp-OutputArea").inner_text()
     assert "Traceback" not in said
     assert "Error" not in said

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 import dlrover_nb
-from dlrover_nb.core.basics.percents import chance_words, percent, signed_percent
+from dlrover_nb.core.basics.percents import chance_words, fraction, percent, signed_fraction, signed_percent
 
 BARE = re.compile(r"%$")  # of a format: `{share:.0%}` writes 21%
+
+
+def test_a_part_of_an_auc_has_the_digits_that_matter_and_no_sign_at_zero() -> None:
+    assert (fraction(0.0124), fraction(0.003), fraction(0.00042)) == ("0.012", "0.003", "0.0004")
+    assert (signed_fraction(-0.0031), signed_fraction(0.00042)) == ("-0.003", "+0.0004")
+    assert signed_fraction(-0.00001) == signed_fraction(0.0) == "0"
 
 
 @pytest.mark.parametrize(

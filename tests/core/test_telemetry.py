@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dlrover_nb.core.codec import from_msgpack, to_msgpack
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.plan.resources import Role
-from dlrover_nb.core.structs.training.gradient_ages import GradientAges
+from dlrover_nb.core.structs.training.gradient_ages import GradientAges, MeanAges
 from dlrover_nb.core.structs.training.samples import NodeSample, TimeSplit
 from dlrover_nb.core.structs.training.shards import ShardCounts
 from dlrover_nb.core.telemetry import (
@@ -19,6 +19,7 @@ from dlrover_nb.core.telemetry import (
     SPLIT_COLUMNS,
     JobTelemetry,
     TelemetryState,
+    mean_ages_until,
     thinned,
 )
 
@@ -132,6 +133,7 @@ def test_ages_are_rows_of_each_worker_and_class():
     telemetry.record_node(aged(5.0, w0=(3, 0, 2), w1=(0, 0, 0, 0, 7)))
     assert telemetry.read().ages == {
         "at_s": [5.0, 5.0, 5.0], "node": ["w0", "w0", "w1"], "age": [0.0, 2.0, 4.0], "n_update": [3.0, 2.0, 7.0],
+        "unit": ["updates"] * 3, "ps": ["ps-0"] * 3, "of_first": [1.0] * 3,
     }  # fmt: skip
     assert telemetry.read(telemetry.read().cursor).ages["at_s"] == []
     assert telemetry.read().lost == 0
@@ -168,3 +170,56 @@ def test_all_rows_survive_a_restart():
     telemetry.record_node(aged(5.0, w0=(3,)))
     later.restore(from_msgpack(to_msgpack(telemetry.state), TelemetryState))
     assert later.read() == telemetry.read()
+
+
+def test_ages_of_an_earlier_release_are_updates_on_the_first_ps():
+    telemetry = JobTelemetry()
+    old = ("at_s", "node", "age", "n_update")
+    telemetry.restore(TelemetryState(1, ((), []), ((), []), (old, [(0, (5.0, "w0", 2.0, 7.0))])))
+    ages = telemetry.read().ages
+    assert {name: column[0] for name, column in ages.items()} == {
+        "at_s": 5.0, "node": "w0", "age": 2.0, "n_update": 7.0, "unit": "updates", "ps": "", "of_first": 1.0,
+    }  # fmt: skip
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.booleans(), st.sampled_from(["updates", "milliseconds", "row updates"])), max_size=9
+    )
+)
+def test_ages_of_each_ps_and_unit_stay_apart_when_they_are_thinned(rows):
+    telemetry, names = JobTelemetry(), {"updates": "counts", "milliseconds": "milliseconds"}
+    expected = dict[tuple[object, ...], float]()
+    for at_s, (is_first, unit) in enumerate(rows):
+        counts = {"counts": (), names.get(unit, "rows"): (0, 3)}
+        ages = (GradientAges("w0", of_first_ps=is_first, **counts),)
+        telemetry.record_node(replace(aged(float(at_s)), ages=ages))
+        expected[unit, float(is_first)] = expected.get((unit, float(is_first)), 0.0) + 3
+    thin = thinned(telemetry.read()).ages
+    counted = dict.fromkeys(expected, 0.0)
+    for unit, first, n in zip(thin["unit"], thin["of_first"], thin["n_update"], strict=True):
+        counted[unit, first] += n
+    assert counted == expected
+
+
+def test_mean_ages_are_those_of_the_first_ps_and_outlive_a_restart():
+    telemetry = JobTelemetry()
+    assert telemetry.mean_ages is None
+    first = GradientAges("w0", (1, 0, 3), (0, 4), (2, 2))
+    other = GradientAges("w0", (0, 0, 0, 9), (9,), (4,), of_first_ps=False)
+    telemetry.record_node(replace(aged(1.0), ages=(first, other)))
+    assert telemetry.mean_ages == MeanAges(4, 1.5, 0.001, 0.25)
+    again = JobTelemetry()
+    again.restore(telemetry.state)
+    assert again.mean_ages == telemetry.mean_ages
+
+
+@given(ages=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3)), min_size=1), until=st.integers(0, 99))
+def test_mean_ages_until_a_moment_are_those_of_what_came_before(ages, until):
+    telemetry = JobTelemetry()
+    for at_s, age in ages:
+        sample = replace(aged(float(at_s)), ages=(GradientAges("w0", (0,) * age + (1,)),))
+        telemetry.record_node(sample)
+    before = [age for at_s, age in ages if at_s <= until]
+    means = mean_ages_until(telemetry.read(), until)
+    assert means == (MeanAges(len(before), pytest.approx(sum(before) / len(before))) if before else None)

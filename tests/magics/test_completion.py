@@ -132,7 +132,7 @@ def offered(text: str) -> tuple[str, ...]:
         ("%%dlrover submit x\nmodel: {optimizer:ada", ()),
         ("%dlrover submit x --optimizer ada", ("adagrad", "adam")),
         ("%dlrover submit x --model x", ("xdeepfm",)),
-        ("%dlrover submit x --sync ", ("asp", "bsp", "ssp", "allreduce")),
+        ("%dlrover submit x --sync ", ("asp", "bsp", "ssp", "gba", "allreduce")),
         ("%%time\nep", ()),
         ("%%dlrover submit x\nimport torch\nna", ()),
         ("%%dlrover submit x\n# my job\nna", ("name: ",)),

@@ -20,9 +20,9 @@ from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
 from dlrover_nb.core.runtime.exchange.push_pull import StaleEpoch
 from dlrover_nb.core.runtime.ps.serving import Serving
-from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.job.spec_choices import Migration, Sync
 from dlrover_nb.core.structs.plan.resources import Role
-from simulation.events import BusyMachine, End, Event
+from simulation.events import BusyMachine, End, Event, Scale
 from simulation.exchange.network import Ways
 from simulation.exchange.schedule import MODEL, CutExchange, ExchangeScenario
 from simulation.own.backends import RuledBackend
@@ -180,6 +180,36 @@ def test_a_push_that_is_applied_each_time_it_comes_is_noticed(monkeypatch: pytes
 
     monkeypatch.setattr(Serving, "open", forgetful)
     assert run(nodes(Ways(doubled=0.3))).kind == "an update is applied twice"
+
+
+@pytest.mark.parametrize("migration", list(Migration))
+@pytest.mark.parametrize("every_s", [0.0, 1.0])
+def test_gathered_gradients_that_are_not_applied_before_they_are_saved_or_move_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, migration: Migration, every_s: float
+) -> None:
+    grown = Scale(2.3, "ada", 0.0, plan(2, 3, worker_cpu=0.25, ps_cpu=0.2))
+    fields = {"sync": Sync.GBA, "global_batch": 45, "checkpoint_every_s": every_s, "migration": migration}
+    job = nodes(Ways(doubled=0.3), grown, End(4.0, Role.WORKER, 0, -9), n_train=240, **fields)
+    assert run(job).words == ""
+    monkeypatch.setattr(Serving, "settle", lambda _: None)
+    assert run(job).kind == "an acknowledged push is neither saved nor moved"
+
+
+def test_gathered_gradients_that_are_dropped_with_their_worker_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"sync": Sync.GBA, "global_batch": 85, "checkpoint_every_s": 1.0, "heartbeat_timeout_s": 3.0}
+    job = nodes(Ways(), End(2.6, Role.WORKER, 0, -9), n_train=240, **fields)
+    assert run(job).words == ""
+    forget = Serving.forget
+
+    def dropped(self: Serving, worker: str) -> None:
+        forget(self, worker)
+        if self.store is not None:
+            self.open(self.store, self.epoch)  # it begins anew, with nothing gathered
+
+    monkeypatch.setattr(Serving, "forget", dropped)
+    assert run(job).kind == "an acknowledged push is neither saved nor moved"
 
 
 def test_a_push_of_an_earlier_epoch_that_is_applied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

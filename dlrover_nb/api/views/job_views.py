@@ -168,6 +168,7 @@ class PlansView(Shown):
         tables = {
             "proposals": c.PROPOSALS.table(snapshot.proposals),
             "front": c.FRONT.table(front.candidates if front else ()),
+            "front_with_auc": c.FRONT.table(front.with_auc if front else ()),
             "outcomes": c.OUTCOMES.table((name, outcome) for outcome in snapshot.outcomes),
         }
         return Tables(one(c.OPEN_PROPOSAL, snapshot), tables, "proposals")

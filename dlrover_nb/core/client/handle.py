@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.bounds import PlanBounds
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.views.schema import DataSchema
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -135,6 +136,10 @@ class JobHandle(JobCommands):
         Nothing is changed. Before the first measurement only the refusals are known.
         """
         return self._link.weigh(plans)
+
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
+        """Let the job plan with these curves of quality, and no others, from now on."""
+        self._link.learn_curves(curves)
 
     def explain(self, proposal: str | None = None) -> Explanation:
         """Explain a proposal: the one named, or the open one; without one, why there is none.

@@ -120,6 +120,8 @@ class Analyst:
             stop=stop,
             host=self._measured.host,
             money_left=self._state.money_to_end,
+            curves=self._state.curves,
+            n_sample_total=job.n_sample_total,
         )
 
     def refresh(self, plan: ResourcePlan, at_s: float) -> None:

@@ -4,6 +4,8 @@ Auto mode acts without supervision, so its conditions are stricter than a user's
 
 - break a pin, or spend more per hour than the budget; with a budget, a plan of unknown price is too dear;
 - apply a plan that costs more until the end of the job than is left of its total budget;
+- apply a plan that may cost more of the held-out AUC than the job's bound; with a bound, more workers of
+  which that is unknown may cost too much (`planner.predictions.quality`);
 - exceed its quota, where a cluster sets one: other jobs on the same machines use the rest better;
 - change again before the last change has been measured (cool-down), or too often in an hour;
 - oscillate: a plan that a user replaced is returned to only for a gain that grows with each replacement, or
@@ -39,6 +41,7 @@ from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.planner.advising.advice import Limits, axes_key
 from dlrover_nb.core.planner.finish_chance import rescues_deadline
 from dlrover_nb.core.planner.predictions.budget_forecast import most_until_end
+from dlrover_nb.core.planner.predictions.quality import over_bound
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.plan.bounds import Quota
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 COOL_DOWN = "cool-down"
 REPLACEABLE = frozenset(
-    {"budget", "quota", "hysteresis", "first steps"}
+    {"budget", "quality", "quota", "hysteresis", "first steps"}
 )  # rules that time alone does not satisfy
 
 
@@ -191,7 +194,12 @@ def may_apply(proposal: Proposal, now: AutoContext, settings: AutoSettings) -> R
         return Refusal("quota", f"other jobs leave {now.quota}; the plan needs {plan.total_cpu:g} cores")
     if now.quota.ends(now.plan):
         return None
-    return _pace(now, settings) or _hysteresis(proposal, now, settings) or _gate(proposal, now, settings)
+    return (
+        _quality(proposal, now)
+        or _pace(now, settings)
+        or _hysteresis(proposal, now, settings)
+        or _gate(proposal, now, settings)
+    )
 
 
 def over_budget(cost_per_hour: float | None, spec: JobSpec) -> str:
@@ -249,6 +257,11 @@ def gain(candidate: Candidate, now: Candidate) -> float:
     """Return the nearly certain gain: in throughput at the low end of the band, or in cost."""
     faster = candidate.prediction.surely_over(now.prediction) - 1
     return max(faster, 1 - candidate.cost / now.cost)
+
+
+def _quality(proposal: Proposal, now: AutoContext) -> Refusal | None:
+    worse = over_bound(proposal.candidate, proposal.baseline, now.spec)
+    return Refusal("quality", worse) if worse else None
 
 
 def _pace(now: AutoContext, settings: AutoSettings) -> Refusal | None:

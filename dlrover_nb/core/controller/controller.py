@@ -52,6 +52,7 @@ from dlrover_nb.core.structs.views.events import (
     BatchSizesSet,
     Computed,
     CostChanged,
+    CurvesMeasured,
     Decided,
     Event,
     JobSubmitted,
@@ -238,6 +239,8 @@ class Controller:
             case QualityMeasured():
                 self._measured.quality.add(event)
                 return ()
+            case CurvesMeasured():
+                return self._curves_measured(event)
             case Computed():
                 return self.reviews.computed(event)
             case Ticked():
@@ -457,6 +460,16 @@ class Controller:
         if not (quota.ends(plan) or is_new_invitation):
             return admitted
         return admitted + self._advisor.reconsider(event.at_s)
+
+    def _curves_measured(self, event: CurvesMeasured) -> Orders:
+        """Plan with other curves from now on; the open proposal may cost too much by them."""
+        self._state.curves = event.curves
+        ways = ", ".join(sorted({curve.way for curve in event.curves})) or "none"
+        self._story.add(event.at_s, f"what old gradients cost the model is measured (ways: {ways})")
+        if not self._analyst.has_analysis or self._state.is_over:
+            return ()
+        self._analyst.observe(self._rollouts.target, event.at_s)
+        return self._advisor.check_open(event.at_s) + self._advisor.reconsider(event.at_s)
 
     def _capacity_changed(self, event: RoomChanged) -> Orders:
         plan = self._rollouts.target

@@ -19,6 +19,7 @@ from dlrover_nb.core.controller.plans.rollouts import Rollout
 from dlrover_nb.core.controller.state.record_lists import append, next_id
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.policies.stages import protect_why
+from dlrover_nb.core.planner.predictions.quality import over_bound
 from dlrover_nb.core.planner.protect import Frame, protected
 from dlrover_nb.core.structs.decisions.decisions import (
     Decision,
@@ -268,6 +269,7 @@ class DecisionHandler:
         )
         self._book.allow_plan(plan)
         self._warn_of_memory(plan, at_s)
+        self._warn_of_quality(plan, at_s)
         self._state.queued(None)
         did = f"undid {decision.undoes}" if decision.undoes else "set another plan"
         self._mitigations.give_way(at_s, f"{decision.by} {did}")
@@ -349,3 +351,11 @@ class DecisionHandler:
                     f"this plan gives a {role} {given} MiB, but one ran out of memory at {least} MiB: "
                     "that would happen again",
                 )
+
+    def _warn_of_quality(self, plan: ResourcePlan, at_s: float) -> None:
+        """Warn that a user's plan may cost more AUC than the job's bound lets the planner take."""
+        shown = self._analyst.published
+        if shown is None or self._state.spec.bounds.max_auc_loss is None:
+            return
+        if worse := over_bound(shown.candidate(plan), shown.current, self._state.spec):
+            self._story.add(at_s, f"this plan is beyond the bound of AUC: {worse}")

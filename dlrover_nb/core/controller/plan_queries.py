@@ -23,6 +23,7 @@ from dlrover_nb.core.planner.advising.improvement import probe
 from dlrover_nb.core.planner.advising.sensitivity import break_even_of, break_even_of_staying
 from dlrover_nb.core.planner.bid import bid
 from dlrover_nb.core.planner.policies.nearchus import diagnosis_of
+from dlrover_nb.core.planner.predictions.quality import over_bound
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.decisions.query_answers import Explanation, Weighed
 from dlrover_nb.core.structs.job.fixed_roles import fixed_needs
@@ -162,9 +163,15 @@ class PlanQueries:
         """Return the predicted effect of each plan, and why a decision for it would be refused."""
         candidates = self.analysis.candidates(plans) if self.analysis else (None,) * len(plans)
         return tuple(
-            Weighed(plan, candidate, self.refusal(plan))
+            Weighed(plan, candidate, self.refusal(plan), self._caution(candidate))
             for plan, candidate in zip(plans, candidates, strict=True)
         )
+
+    def _caution(self, candidate: Candidate | None) -> str:
+        """Return what a person should know before a decision for a plan."""
+        if candidate is None or self.analysis is None:
+            return ""
+        return over_bound(candidate, self.analysis.current, self.context.job.spec)
 
     def refusal(self, plan: ResourcePlan) -> str:
         """Return why the controller would refuse a user's decision for this plan; empty if it would not."""

@@ -178,7 +178,7 @@ class Protection:
     def _least(self, role: Role, plan: ResourcePlan, spec: JobSpec, at_s: float) -> int:
         """Return the memory below which a role must not go; all that it has, where that stays."""
         kill, own_mib = self._kills.get(role), plan.role(role).memory_mib
-        follows = role is Role.WORKER and spec.global_batch is not None
+        follows = role is Role.WORKER and spec.shared_batch is not None
         is_sure = role in self._measured.staying
         was_killed = kill is not None and at_s < kill.at_s + AFTER_KILL_S
         if follows or role in self._kept or was_killed or not is_sure:

@@ -21,6 +21,7 @@ from dlrover_nb.core.commands.facts import CommandFacts, audit_row
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.quality_curves import CurveStore
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
 from dlrover_nb.core.structs.decisions.people import Person
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Record
     from dlrover_nb.core.structs.decisions.commands import AuditRow
     from dlrover_nb.core.structs.views.events import Remember
-    from dlrover_nb.core.structs.views.past_jobs import PastJob
+    from dlrover_nb.core.structs.views.past_jobs import JobCurve, PastJob
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,19 @@ def examples(url: str | None) -> tuple[PastJob, ...]:
             store.close()
     except DlroverError as error:
         logger.warning("past jobs cannot be used: %s", error)
+        return ()
+
+
+def past_curves(url: str | None, optimizer: str) -> tuple[JobCurve, ...]:
+    """Return curves of quality of jobs with an optimizer, newest first, as `examples` returns jobs."""
+    try:
+        store = CurveStore(url)
+        try:
+            return store.curves(optimizer=optimizer)
+        finally:
+            store.close()
+    except DlroverError as error:
+        logger.warning("curves of quality cannot be used: %s", error)
         return ()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from dlrover_nb.core.models.layers import joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import divided, joined, perceptron
 
 if TYPE_CHECKING:
     import torch
@@ -39,9 +39,10 @@ class DcnV2(nn.Module):
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
         """Return logits [batch] of `embedded` [batch, n_categorical, row_width] and `dense`."""
-        x0 = joined(embedded, dense, self._dim)
+        embeddings, wide = divided(embedded, self._dim)
+        x0 = joined(embeddings, dense)
         crossed = x0
         for layer in self.cross:
             crossed = x0 * layer(crossed) + crossed  # (eq. 1)
         logits: torch.Tensor = (self.deep(x0) + self.out(crossed)).squeeze(1)
-        return logits + wide_sum(embedded, self._dim)
+        return logits + wide

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dlrover_nb.core.models.layers import joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import divided, joined, perceptron
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.inputs import Items
@@ -55,11 +55,12 @@ class Din(nn.Module):
         items, is_item = sequences[self._history.name]
         of_row, _ = is_item.nonzero(as_tuple=True)
         key = items[is_item][:, : self._dim]
-        query = embedded[:, self._history.target, : self._dim][of_row]
+        embeddings, wide = divided(embedded, self._dim)
+        query = embeddings[:, self._history.target][of_row]
         weight = self.unit(torch.cat([query, key, query - key, query * key], 1))
         none = torch.zeros(len(dense), self._dim, device=dense.device)
         interest = none.index_add(0, of_row, weight * key)  # (eq. 3)
-        fields = [*embedded[:, :, : self._dim].unbind(1)]
+        fields = [*embeddings.unbind(1)]
         fields[self._history.place] = interest
-        logits: torch.Tensor = self.deep(joined(torch.stack(fields, 1), dense, self._dim)).squeeze(1)
-        return logits + wide_sum(embedded, self._dim)
+        logits: torch.Tensor = self.deep(joined(torch.stack(fields, 1), dense)).squeeze(1)
+        return logits + wide

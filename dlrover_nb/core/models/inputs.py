@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import inspect
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from scipy.sparse import csc_array
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -59,9 +61,9 @@ def split_inputs(
         [batch, length].
     """
     if not sequences:
-        return functional.embedding(places, rows), {}
+        return gathered(rows, places), {}
     is_item = places < len(rows)
-    each = functional.embedding(places, functional.pad(rows, (0, 0, 0, 1)))
+    each = gathered(functional.pad(rows, (0, 0, 0, 1)), places)
     widths = [1] * n_categorical
     for sequence in sequences:
         widths[sequence.place] = sequence.length
@@ -73,6 +75,46 @@ def split_inputs(
         items[sequence.name] = each[:, own], is_item[:, own]
         fields[sequence.place] = bag(*items[sequence.name])
     return torch.stack(fields, 1), items
+
+
+def gathered(rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the row at each place: float32 [*places.shape, row_width]."""
+    if rows.device.type != "cpu":
+        return functional.embedding(places, rows)
+    apply: Any = _Gathered.apply  # without types
+    each: torch.Tensor = apply(rows, places)
+    return each
+
+
+class _Gathered(torch.autograd.Function):
+    """Rows at places; gradients of a row that stands in several are summed in the order of those.
+
+    SciPy's product of a sparse matrix takes a tenth of the time of torch's own sum, and a third of
+    `index_add_`.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch's, which takes any attribute
+        rows: torch.Tensor,
+        places: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(places)
+        ctx.n_row = len(rows)
+        return functional.embedding(places, rows)
+
+    @staticmethod
+    def backward(
+        ctx: Any,  # noqa: ANN401 - as above
+        *of_each: torch.Tensor,
+    ) -> tuple[torch.Tensor, None]:
+        (places,) = ctx.saved_tensors
+        width = of_each[0].shape[-1]
+        flat, each = places.reshape(-1).numpy(), of_each[0].reshape(-1, width).numpy()
+        starts = np.arange(len(flat) + 1)
+        shape = ctx.n_row, len(flat)
+        where = csc_array((np.ones(len(flat), np.float32), flat, starts), shape=shape)
+        return torch.from_numpy(where @ each), None
 
 
 def bag(items: torch.Tensor, is_item: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -21,14 +21,43 @@ def perceptron(n_input: int, hidden: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(widths[-1], 1))
 
 
-def joined(embedded: torch.Tensor, dense: torch.Tensor, dim: int) -> torch.Tensor:
+def divided(embedded: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return embeddings, [batch, n_categorical, dim], and the sum of wide weights, [batch].
+
+    The wide weight is the last of the `dim` + 1 floats of a row.
+    """
+    apply: Any = _Divided.apply  # without types
+    embeddings, wide = apply(embedded, dim)
+    return embeddings, wide
+
+
+def joined(embeddings: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
     """Return embeddings and numbers of a row as one vector: [batch, n_categorical * dim + n_numeric]."""
-    return torch.cat([embedded[:, :, :dim].flatten(1), dense], 1)
+    return torch.cat([embeddings.flatten(1), dense], 1)
 
 
-def wide_sum(embedded: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return the sum of the wide weights, the last column of every row: [batch]."""
-    return embedded[:, :, dim].sum(1)
+class _Divided(torch.autograd.Function):
+    """Both parts of a row at once: autograd fills a tensor for each slice of one, and adds them."""
+
+    @staticmethod
+    def forward(
+        ctx: object,  # noqa: ARG004 - as torch calls it
+        embedded: torch.Tensor,
+        dim: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return embedded[:, :, :dim], embedded[:, :, dim].sum(1)
+
+    @staticmethod
+    def backward(
+        ctx: object,  # noqa: ARG004 - as torch calls it
+        *of_parts: torch.Tensor,
+    ) -> tuple[torch.Tensor, None]:
+        of_embeddings, of_wide = of_parts
+        batch, n, dim = of_embeddings.shape
+        gradient = of_embeddings.new_empty(batch, n, dim + 1)
+        gradient[:, :, :dim] = of_embeddings
+        gradient[:, :, dim] = of_wide[:, None]
+        return gradient, None
 
 
 class Linear(nn.Module):

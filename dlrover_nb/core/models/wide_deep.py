@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from dlrover_nb.core.models.layers import Linear, joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import Linear, divided, joined, perceptron
 
 if TYPE_CHECKING:
     import torch
@@ -37,5 +37,6 @@ class WideDeep(nn.Module):
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
         """Return logits [batch] of `embedded` [batch, n_categorical, row_width] and `dense`."""
-        logits: torch.Tensor = self.deep(joined(embedded, dense, self._dim)).squeeze(1) + self.linear(dense)
-        return logits + wide_sum(embedded, self._dim)
+        embeddings, wide = divided(embedded, self._dim)
+        logits: torch.Tensor = self.deep(joined(embeddings, dense)).squeeze(1) + self.linear(dense)
+        return logits + wide

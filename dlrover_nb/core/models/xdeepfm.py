@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dlrover_nb.core.models.layers import Linear, joined, perceptron, wide_sum
+from dlrover_nb.core.models.layers import Linear, divided, joined, perceptron
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import ModelSpec
@@ -44,11 +44,10 @@ class XDeepFm(nn.Module):
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
         """Return logits [batch] of `embedded` [batch, n_categorical, row_width] and `dense`."""
-        logits: torch.Tensor = self.deep(joined(embedded, dense, self._dim)) + self.out(
-            self.cin(embedded[:, :, : self._dim])
-        )
+        embeddings, wide = divided(embedded, self._dim)
+        logits: torch.Tensor = self.deep(joined(embeddings, dense)) + self.out(self.cin(embeddings))
         linear: torch.Tensor = self.linear(dense)
-        return logits.squeeze(1) + linear + wide_sum(embedded, self._dim)
+        return logits.squeeze(1) + linear + wide
 
 
 class Cin(nn.Module):

@@ -46,6 +46,24 @@ def non_dominated(cost: Array, gain: Array) -> NDArray[np.intp]:
     return np.asarray(order[_rises(gain[order])])
 
 
+def non_dominated_of_three(cost: Array, gain: Array, loss: Array) -> NDArray[np.intp]:
+    """Return the indices of points that no other dominates (cost and loss down, gain up), by rising loss.
+
+    Losses have few values: at each, what it adds to the front of all smaller ones counts.
+
+    Raises
+    ------
+    InvalidValueError
+        As of `non_dominated`.
+    """
+    best, added = np.empty(0, dtype=np.intp), [np.empty(0, dtype=np.intp)]
+    for value in np.unique(loss):
+        rows = np.concatenate((best, np.flatnonzero(loss == value)))  # of equals the one of less loss stays
+        best = rows[non_dominated(cost[rows], gain[rows])]
+        added.append(best[loss[best] == value])
+    return np.concatenate(added)
+
+
 def layers(cost: Array, gain: Array, least: int) -> NDArray[np.intp]:
     """Return the front, the front of the rest, and so on, until `least` points, or all, are found."""
     return until(peeled(cost, gain), least)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.pareto.bin_packing import fits
-from dlrover_nb.core.pareto.dominance import non_dominated
+from dlrover_nb.core.pareto.dominance import non_dominated, non_dominated_of_three
 from dlrover_nb.core.pareto.picks import Wishes, named_picks, thinned
 from dlrover_nb.core.pareto.space import PlanGrid, PlanSpace, ladders, nothing_left
 from dlrover_nb.core.perf.model import ThroughputModel
@@ -24,9 +24,10 @@ from dlrover_nb.core.planner.predictions.budget_forecast import (
     most_until_end,
 )
 from dlrover_nb.core.planner.predictions.completion import Completion, end_cost
+from dlrover_nb.core.planner.predictions.quality import quality_changes
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.shortlist import Rough, grid_of, plans_to_weigh
-from dlrover_nb.core.structs.decisions.candidates import ParetoFront, cost_unit
+from dlrover_nb.core.structs.decisions.candidates import ParetoFront, cost_unit, is_worth_telling
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.views.fit import Curve
 
@@ -48,6 +49,9 @@ _UNREACHABLE = (
     "pods; "
     "set checkpoint_url, or allow smaller ones"
 )
+
+
+MOST_WITH_AUC = 40  # plans of the front with AUC as a third axis, which has many more
 
 
 @dataclass(frozen=True)  # no slots: what is computed on demand is kept in the instance
@@ -109,7 +113,25 @@ class Analysis:
         wishes = Wishes(spec.budget_per_hour, self.situation.deadline_chance)
         thin, picks = thinned(candidates, named_picks(candidates, self.current, wishes))
         shown = self.completion.reasoned(thin)
-        return ParetoFront(shown, self.current, picks, self.n_plan, spec.prices.currency, self.why_empty)
+        currency = spec.prices.currency
+        return ParetoFront(
+            shown, self.current, picks, self.n_plan, currency, self.why_empty, self._front_with_auc
+        )
+
+    @property
+    def _front_with_auc(self) -> tuple[Candidate, ...]:
+        """The plans that no other beats in cost, throughput and expected AUC; none where it is not known."""
+        workers = self.space.axes[:, 0].astype(int)
+        changes = quality_changes(self.situation, workers.tolist())
+        if not any(map(is_worth_telling, changes.values())) or None in changes.values():
+            return ()
+        loss = {n: -change.auc for n, change in changes.items() if change is not None}
+        losses = np.array([loss[n] for n in workers.tolist()])
+        best = non_dominated_of_three(self.cost, self.predictions.samples_per_s, losses)
+        best = best[np.argsort(self.cost[best], kind="stable")]
+        plans = [self.space.plan(int(i)) for i in best]
+        thin, _ = thinned(self.completion.bare(plans, self.predictions.at(best)), (), MOST_WITH_AUC)
+        return thin
 
     @cached_property
     def curves(self) -> tuple[Curve, ...]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.samples import ProfileSample
     from dlrover_nb.core.structs.views.past_jobs import FitSummary
 
@@ -52,6 +53,8 @@ class Situation:
     stop: StopForecast | None = None  # of a job that may stop early: then `n_sample_left` is by it
     host: HostLoad | None = None  # what other work on its hosts leaves to the job; None: not known
     money_left: float | None = None  # of the total budget, to end within; None: no limit, or no known end
+    curves: tuple[QualityCurve, ...] = ()  # held-out quality by the age of gradients
+    n_sample_total: int = 0  # of the whole job; 0: not known
 
     def __post_init__(self) -> None:
         bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)

@@ -16,6 +16,7 @@ from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.ps.global_batch import Gathered, GlobalBatch
 from dlrover_nb.core.runtime.store.stale_steps import normalised_factor
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +167,9 @@ def batch_of(name: WayName, spec: JobSpec, n_worker: int) -> int:
 
 def own_way(spec: JobSpec) -> WayName:
     """Return how a job applies gradients; of one that trains in step, how it would without."""
-    return WayName.GBA if str(spec.sync) == WayName.GBA else WayName.ASP
+    if spec.stale_steps is StaleSteps.NORMALISED:
+        return WayName.NORMALISED
+    return WayName.GBA if spec.sync is Sync.GBA else WayName.ASP
 
 
 def ways_named(names: Sequence[str]) -> tuple[WayName, ...]:

@@ -18,7 +18,6 @@ from dlrover_nb.core.structs.decisions.actions import (
     OwnAction,
     SetSize,
 )
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
@@ -33,22 +32,36 @@ def gain_of(now_s: float, then_s: float, rest_s: float | None) -> float | None:
     return (now_s - then_s) / left_s if left_s > 0 else None
 
 
-def gain_of_restart(node: str, situation: Situation) -> float | None:
+def gain_of_restart(straggler: Straggler, situation: Situation) -> float | None:
     """Return the gain when a slow worker becomes as fast as the mean of the others; None: not known.
 
-    Workers that keep in step wait for the slowest; of others each adds its own speed.
+    Workers that keep in step wait for the slowest; of others each adds its own speed, and so does one in step
+    whose batch was made smaller, as all batches follow its speed.
     """
     if situation.exchange_s is None:
         return None
+    if straggler.by_rows:
+        return _gain_of_even_batches(straggler.node, situation)
+    node = straggler.node
     own_s = {w.node: w.samples / w.samples_per_s for w in situation.workers if w.samples_per_s}
     others_s = [each_s for name, each_s in own_s.items() if name != node]
     if node not in own_s or not others_s:
         return None
     usual_s = sum(others_s) / len(others_s)
-    if situation.sync is not Sync.ASP:
+    if situation.sync.waits:
         return max(gain_of(max(own_s.values()), max(*others_s, usual_s), situation.exchange_s) or 0.0, 0.0)
     share = (usual_s + situation.exchange_s) / (own_s[node] + situation.exchange_s)
     return max((len(own_s)) / (len(others_s) + share) - 1, 0.0)
+
+
+def _gain_of_even_batches(node: str, situation: Situation) -> float | None:
+    speeds = {w.node: w.samples_per_s for w in situation.workers if w.samples_per_s}
+    others = [speed for name, speed in speeds.items() if name != node]
+    if node not in speeds or not others:
+        return None
+    total, usual = sum(speeds.values()), sum(others) / len(others)
+    now_s, then_s = situation.total / total, situation.total / (sum(others) + usual)
+    return max(gain_of(now_s, then_s, situation.exchange_s) or 0.0, 0.0)
 
 
 def gain_of_server(straggler: Straggler, situation: Situation, times: float) -> float | None:

@@ -7,8 +7,9 @@ taken from the node. Reports may arrive in any order within the long window.
 What is compared is a node's own work. Of a worker that is its iteration without the wait for peers and
 without its exchange with the PS, which is kept apart; a worker whose own work is not slow, but whose whole
 iteration without the wait for peers is, has a slow exchange, and its finding says so. Of a PS it is the time
-of a request without idling. Times are those of an iteration, not of a sample, as in AntDT: what a smaller
-batch has leveled needs no further answer.
+of a request without idling. Times are those of an iteration, not of a sample, as in AntDT: a smaller batch
+levels a node that is slow for a while. One that stays slow behind a small batch costs all of them a part of
+their speed for good, so `levelled` compares times by rows.
 
 A persistent straggler is slow over the long window and still over the short one: a node that has recovered
 shall not be restarted. It is reported twice, since both hold, and the solution chooses.
@@ -22,13 +23,13 @@ dropped, and with its last part a node: the memory is bounded by the nodes that 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
+from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S, beside_others
 from dlrover_nb.core.straggler.rules import RULES, Thresholds, Window, excesses
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job.solution_names import RuleName
@@ -101,6 +102,7 @@ def shares(from_s: float, to_s: float, part_s: float) -> Iterator[tuple[int, flo
 
 
 N_PART = 10  # of the short window
+_LEAST_SINCE = 2  # parts after a node became slow, of which a mean says how fast it is now
 STEADY = 4  # how many times its own scatter workers differ by
 _NOTHING = Part()
 _COVERED = {
@@ -176,6 +178,7 @@ class Monitor:
         self._errors: dict[Role, dict[str, dict[int, tuple[int, int]]]] = {role: {} for role in Role}
         self._pending: dict[int, tuple[float, int]] = {}  # sum and number
         self._since: dict[Role, dict[str, float]] = {role: {} for role in Role}
+        self._best: dict[str, float] = {}  # of workers: time of a row over their peers', at its lowest
         self._last = -math.inf  # newest part
 
     def observe(self, sample: NodeSample, at_s: float) -> None:
@@ -204,6 +207,7 @@ class Monitor:
         for role in Role:
             for by_node in (self._parts[role], self._errors[role], self._since[role]):
                 by_node.pop(node, None)
+        self._best.pop(node, None)
 
     def note_pending(self, pending_s: float, at_s: float) -> None:
         """Take how long nodes wait for a place in the cluster."""
@@ -217,10 +221,46 @@ class Monitor:
         """Return the stragglers of the windows that end at `at_s`, by role, pace and node."""
         return tuple(straggler for role in Role for straggler in self._found(role, self._index(at_s), *Pace))
 
-    def times(self, role: Role, at_s: float) -> tuple[NodeTimes, ...]:
-        """Return the means of the nodes of a role over the short window."""
+    def levelled(self, at_s: float) -> tuple[Straggler, ...]:
+        """Return the workers that are slow for long behind a batch that was made smaller for them.
+
+        Such a worker takes as long as its peers for a step of fewer rows, λ times as long or longer for a
+        row, and λ times as long as it took itself when it was at its best beside them: workers that differ
+        since they began, as machines of several kinds do, are none.
+        """
+        end, mine = self._index(at_s), self._parts[Role.WORKER]
+        nodes = sorted(mine)
+        if len(nodes) < 2:
+            return ()
+        work_s, n_sample, n_iter = self._rows_of(nodes, end)
+        sums, least = (work_s, n_sample), self._settings.thresholds.ratio
+        rows = _over(n_sample.sum(axis=1), n_iter.sum(axis=1))
+        rows_beside, ratios = (beside_others(each[:, None])[:, 0] for each in (rows, _row_s(sums)))
+        worse = [ratios[i] >= least * self._best.get(node, math.inf) for i, node in enumerate(nodes)]
+        is_small = rows_beside * self._settings.thresholds.least_ratio <= 1
+        slow = self._slow(sums, Pace.PERSISTENT) & is_small & (ratios >= least) & np.array(worse)
+        where = Role.WORKER, Pace.PERSISTENT, end
+        return tuple(
+            self._by_rows(self._finding(nodes, i, where, ("own work for a row", sums)), rows, i)
+            for i in np.flatnonzero(slow).tolist()
+        )
+
+    def times(
+        self, role: Role, at_s: float, since_s: Mapping[str, float] | None = None
+    ) -> tuple[NodeTimes, ...]:
+        """Return the means of the nodes of a role over the short window.
+
+        Parameters
+        ----------
+        since_s
+            By node: when it became slow, where that is known. Its means are those of the time since then, if
+            there is enough of it: one over the time before too would be of neither.
+        """
         end = self._index(at_s)
-        sums = {node: _sum(mine, end, N_PART) for node, mine in self._parts[role].items()}
+        sums = {
+            node: _sum(mine, end, self._n_since((since_s or {}).get(node), end))
+            for node, mine in self._parts[role].items()
+        }
         return tuple(_times(node, role, sums[node]) for node in sorted(sums) if sums[node].n_iter > 0)
 
     def spread(self, at_s: float) -> Spread | None:
@@ -333,6 +373,24 @@ class Monitor:
             return [own]
         return [own, ("own work and exchange with the PS", (work_s + exchange_s, n_iter))]
 
+    def _rows_of(self, nodes: list[str], end: int) -> tuple[Floats, Floats, Floats]:
+        """Return own work, rows and iterations of workers by part of the long window."""
+        n_part, mine = self._settings.n_long, self._parts[Role.WORKER]
+        parts = [[mine[node].get(i, _NOTHING) for i in range(end - n_part + 1, end + 1)] for node in nodes]
+        table = np.array([[(p.work_s, p.n_sample, p.n_iter) for p in row] for row in parts])
+        work_s, n_sample, n_iter = np.moveaxis(table, 2, 0)
+        return work_s, n_sample, n_iter
+
+    def _by_rows(self, finding: Straggler, rows: Floats, i: int) -> Straggler:
+        """Return a finding about a row as one about as many rows as the others have in a step."""
+        n_row = float(np.nanmean(np.delete(rows, i)))
+        return replace(finding, iter_s=n_row * finding.iter_s, peers_s=n_row * finding.peers_s, by_rows=True)
+
+    def _n_since(self, since_s: float | None, end: int) -> int:
+        """Return how many parts lie after one in which a node became slow; all of a window if too few do."""
+        n = N_PART if since_s is None else end - self._index(since_s) - 1
+        return min(n, N_PART) if n >= _LEAST_SINCE else N_PART
+
     def _may_be_judged(self, window: Window, pace: Pace) -> NDArray[np.bool_]:
         """Return which nodes reported about enough of the window, and of late."""
         judged = np.isfinite(window.parts[:, -window.n_judged :])
@@ -361,12 +419,30 @@ class Monitor:
         for by_role in (self._parts, self._errors):
             for nodes in by_role.values():
                 self._drop_all(nodes)
+        self._best = {node: best for node, best in self._best.items() if node in self._parts[Role.WORKER]}
         self._drop(self._pending)
 
     def _remember(self, end: int) -> None:
         for role in Role:
             stragglers = self._found(role, end, Pace.TRANSIENT)
             self._since[role] = {each.node: each.since_s for each in stragglers}
+        self._remember_best(end)
+
+    def _remember_best(self, end: int) -> None:
+        """Remember how fast each worker is at its best, by rows and beside the others."""
+        mine = self._parts[Role.WORKER]
+        totals = {node: _sum(parts, end, N_PART) for node, parts in mine.items()}
+        row_s = {node: each.work_s / each.n_sample for node, each in totals.items() if each.n_sample > 0}
+        ratios = (
+            beside_others(np.array([[each_s] for each_s in row_s.values()]))[:, 0] if len(row_s) > 1 else ()
+        )
+        for node, ratio in zip(row_s, ratios, strict=False):
+            if self._is_covered(mine[node], end):
+                self._best[node] = min(float(ratio), self._best.get(node, math.inf))
+
+    def _is_covered(self, parts: Mapping[int, Part], end: int) -> bool:
+        """Whether a node has reported of the whole short window, so that a mean over it says something."""
+        return all(index in parts for index in range(end - N_PART + 1, end + 1))
 
     def _drop_all(self, nodes: dict[str, dict[int, Part]] | dict[str, dict[int, tuple[int, int]]]) -> None:
         for node in list(nodes):
@@ -414,6 +490,11 @@ def _window(sums: tuple[Floats, Floats], n_judged: int) -> Window:
         _over(seconds[:, -n_judged:].sum(axis=1), n_iter[:, -n_judged:].sum(axis=1)),
         n_judged,
     )
+
+
+def _row_s(sums: tuple[Floats, Floats]) -> Floats:
+    """Return the mean time of a row by node over the short window."""
+    return _window(sums, N_PART).means
 
 
 def _over(seconds: Floats, n_iter: Floats) -> Floats:

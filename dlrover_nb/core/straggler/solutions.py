@@ -205,12 +205,14 @@ def _keep_up(situation: Situation) -> bool:
 def adjust_rates(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     """Multiply a slow worker's learning rate by its peers' time over its own (ADJUST_LR).
 
-    Its gradients are older than its peers' in that proportion. Where workers keep in step none are old.
+    Its gradients are older than its peers' in that proportion. Where workers keep in step none are old, and
+    where gradients are gathered into global batches old ones count less anyway.
     """
     ratios = {f.node: f.ratio for f in findings if f.role is Role.WORKER}
     factors = tuple((w.node, 1 / max(ratios.get(w.node, 1.0), 1.0)) for w in situation.workers)
     now = {worker.node: worker.rate for worker in situation.workers}
-    if situation.sync is Sync.BSP or all(abs(now[node] - x) <= MIN_GAIN * x for node, x in factors):
+    is_weighed = situation.sync in {Sync.BSP, Sync.GBA}
+    if is_weighed or all(abs(now[node] - x) <= MIN_GAIN * x for node, x in factors):
         return ()
     return (
         Proposed(AdjustRates(factors), f"{_counted(len(ratios))} slow, with older gradients than the others"),
@@ -257,9 +259,11 @@ def _restarted_workers(findings: Findings, situation: Situation) -> tuple[Propos
         return ()
     now, least = _ratios_now(situation), situation.tuning.slowness_ratio
     return tuple(
-        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f.node, situation))
+        Proposed(KillRestart(f.node, f.role), _said(f), gain_of_restart(f, situation))
         for f in sorted(findings, key=lambda f: -f.ratio)
-        if f.role is Role.WORKER and f.pace is Pace.PERSISTENT and now.get(f.node, f.ratio) >= least
+        if f.role is Role.WORKER
+        and f.pace is Pace.PERSISTENT
+        and (f.by_rows or now.get(f.node, f.ratio) >= least)
     )
 
 
@@ -347,9 +351,11 @@ def _speed(worker: WorkerState) -> float:
 
 
 def _said(f: Straggler) -> str:
+    part = "as many rows as its peers" if f.by_rows else "its own part of a step"
+    longer = "as long as they do" if f.by_rows else "as long as its peers"
     return (
-        f"{f.node} took {seconds_text(f.iter_s)} for its own part of a step over {f.window_s:.0f} s, "
-        f"{f.ratio:.1f} times as long as its peers"
+        f"{f.node} took {seconds_text(f.iter_s)} for {part} over {f.window_s:.0f} s, "
+        f"{f.ratio:.1f} times {longer}"
     )
 
 

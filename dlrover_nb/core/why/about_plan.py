@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import FELT, PHRASES, change_words
-from dlrover_nb.core.structs.decisions.candidates import HOST, REST
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST, SOURCES
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Role, diff
@@ -89,7 +89,14 @@ def why(x: Subject) -> Answer:
     c, b = x.explanation.candidate or p.candidate, x.explanation.baseline or p.baseline
     if p.kind is ProposalKind.PROTECT:
         return Answer(Question.WHY, tuple(_memory(x, p.baseline, c)))
-    sentences = (_speed(x, p, c, b), *_as_proposed(p, c), *_part(x, c, b), *_in_time(c, b), *_returned(x, p))
+    sentences = (
+        _speed(x, p, c, b),
+        *_as_proposed(p, c),
+        *_part(x, c, b),
+        *_in_time(c, b),
+        *_quality(x, c),
+        *_returned(x, p),
+    )
     return Answer(Question.WHY, sentences)
 
 
@@ -194,6 +201,35 @@ def _in_time(c: Candidate, b: Candidate) -> Iterator[Sentence]:
     )
 
 
+def _quality(x: Subject, c: Candidate) -> Iterator[Sentence]:
+    """Say what the plan changes in held-out AUC, and how that is known."""
+    change, is_ours = c.quality, x.snapshot.spec.foreign is None
+    if change is None and is_ours and x.is_open and c.plan.worker.count > x.snapshot.target.worker.count:
+        yield say("What its workers cost of AUC is not known yet; a rehearsal measures it.")
+    if change is None or change.is_none:
+        return
+    yield say(
+        "{n_worker} workers change AUC by {auc} ({auc_low} to {auc_high}), measured {source} of {n_row} "
+        "rows.",
+        Value("n_worker", c.plan.worker.count, Unit.COUNT),
+        Value("auc", change.auc, Unit.AUC),
+        Value("auc_low", change.auc_low, Unit.AUC),
+        Value("auc_high", change.auc_high, Unit.AUC),
+        Quote("source", " and ".join(SOURCES[origin] for origin in change.origins)),
+        Value("n_row", change.n_row, Unit.COUNT),
+    )
+    for way in change.ways:
+        name = way.way
+        yield say(
+            f"With {{{name}}} in the next run they would change it by {{{name}_auc}} "
+            f"({{{name}_low}} to {{{name}_high}}).",
+            Quote(name, name),
+            Value(f"{name}_auc", way.auc, Unit.AUC),
+            Value(f"{name}_low", way.low, Unit.AUC),
+            Value(f"{name}_high", way.high, Unit.AUC),
+        )
+
+
 def _memory(x: Subject, b: Candidate, c: Candidate) -> Iterator[Sentence]:
     if x.is_open and x.snapshot.memory_needs:
         yield say("“{need}”.", Quote("need", x.snapshot.memory_needs[0]))
@@ -235,6 +271,7 @@ def _why_none(x: Subject) -> Iterator[Sentence]:
         yield say("No plan is allowed: “{constraint}”.", Quote("constraint", s.front.why_empty))
     elif e.min_gain is None or e.min_saving is None:
         yield say("No other plan is surely better.")
+        yield from _bound(x)
     else:
         yield say(
             "No other plan is surely better: we look for a gain of {least_gain}, or {least_saving} lower "
@@ -242,4 +279,23 @@ def _why_none(x: Subject) -> Iterator[Sentence]:
             "at the same speed.",
             Value("least_gain", e.min_gain, Unit.SHARE),
             Value("least_saving", e.min_saving, Unit.SHARE),
+        )
+        yield from _bound(x)
+
+
+def _bound(x: Subject) -> Iterator[Sentence]:
+    """Say that plans were left out for what they may cost of AUC."""
+    most, front = x.snapshot.spec.bounds.max_auc_loss, x.snapshot.front
+    if most is None or front is None:
+        return
+    more = [c for c in front.candidates if c.plan.worker.count > front.current.plan.worker.count]
+    if any(c.quality is None for c in more):
+        yield say(
+            "What more workers cost of AUC is not known yet, and the job has a bound. "
+            "A rehearsal measures it."
+        )
+    elif any(c.quality is not None and -c.quality.first_low > most for c in more):
+        yield say(
+            "Plans that may cost more than {most_auc} of AUC are left out.",
+            Value("most_auc", most, Unit.AUC_PART),
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.percents import chance_words, percent, signed_percent
+from dlrover_nb.core.basics.percents import chance_words, fraction, percent, signed_fraction, signed_percent
 from dlrover_nb.core.structs.plan.deadline import span_words
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Unit(StrEnum):
     MORE_MONEY = "more money per hour"
     MORE_CORES = "more cores, 8 GiB as one"
     MIB = "MiB"
+    AUC = "change of AUC"
+    AUC_PART = "of AUC"
     COUNT = "count"
     OTHER = "as named"  # of a break-even, which names its own
 
@@ -89,6 +91,8 @@ _TEXTS: Mapping[Unit, Callable[[float], str]] = {
     Unit.MORE_MONEY: lambda x: f"{x + 0.0:+,.4g}",
     Unit.MORE_CORES: lambda x: f"{x + 0.0:+,.4g} cores",
     Unit.MIB: lambda x: f"{x:,.0f} MiB",
+    Unit.AUC: signed_fraction,
+    Unit.AUC_PART: fraction,
     Unit.COUNT: lambda x: f"{x:,.0f}",
     Unit.OTHER: _number,
 }

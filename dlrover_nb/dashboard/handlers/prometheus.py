@@ -98,7 +98,7 @@ class Metrics:
     def _values(self, clusters: Mapping[str, WatchedCluster]) -> Iterator[Metric]:
         listed = {key: cluster.jobs().jobs for key, cluster in clusters.items()}
         yield from _of_lists(listed)
-        yield from _of_snapshots(self._snapshots(clusters, listed))
+        yield from of_snapshots(self._snapshots(clusters, listed))
         yield self._command_counts()
         yield from self._of_server(clusters)
 
@@ -186,7 +186,8 @@ def _of_lists(listed: Mapping[str, tuple[JobSummary, ...]]) -> Iterator[Metric]:
     yield from (phases, speeds, done, open_ones, actions)
 
 
-def _of_snapshots(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[Metric]:
+def of_snapshots(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[Metric]:
+    """Return the metrics of jobs by cluster and name."""
     errors = GaugeMetricFamily(
         "dlrover_prediction_error_ratio",
         "Predicted over measured throughput of the last change, less 1.",
@@ -206,7 +207,30 @@ def _of_snapshots(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[
         scored = [outcome.error for outcome in snapshot.outcomes if outcome.error is not None]
         if scored:
             errors.add_metric(place, scored[-1])
-    yield from (errors, clocks, waiting)
+    yield from (errors, clocks, waiting, *_of_ages(snapshots))
+
+
+def _of_ages(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[Metric]:
+    """Return how old the gradients of each job were, where its PS count that."""
+    updates = GaugeMetricFamily(
+        "dlrover_gradient_age_updates", "Mean updates by other workers that a gradient missed.", labels=_JOB
+    )
+    seconds = GaugeMetricFamily(
+        "dlrover_gradient_age_seconds",
+        "Mean time from reading parameters to applying their gradient.",
+        labels=_JOB,
+    )
+    rows = GaugeMetricFamily(
+        "dlrover_row_gradient_age_updates",
+        "Mean updates of its row by other workers that the gradient of a single row missed.",
+        labels=_JOB,
+    )
+    for place, snapshot in snapshots.items():
+        if (ages := snapshot.ages) is not None:
+            for family, mean in ((updates, ages.updates), (seconds, ages.seconds), (rows, ages.row_updates)):
+                if mean is not None:
+                    family.add_metric(place, mean)
+    yield from (updates, seconds, rows)
 
 
 def read_token(path: str) -> str:

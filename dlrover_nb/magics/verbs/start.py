@@ -18,6 +18,8 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Migration,
     Mode,
     Optimizer,
+    RateScaling,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
@@ -149,9 +151,30 @@ SUBMIT_FLAGS: FlagTable = (
         "sync",
         one_of("sync", Sync),
         "KIND",
-        "asp, bsp or ssp: how far workers may run ahead; or allreduce, without PS",
+        "asp, bsp, ssp or gba: how workers keep together; or allreduce, without PS",
     ),
-    ("--staleness", "staleness", whole, "N", "bound of ssp, in steps"),
+    ("--staleness", "staleness", whole, "N", "bound of ssp, and age from which gba counts less, in steps"),
+    (
+        "--learning-rate-scaling",
+        "learning_rate_scaling",
+        one_of("learning_rate_scaling", RateScaling),
+        "KIND",
+        "none, sqrt or linear: how the learning rate follows the rows of a step when workers change",
+    ),
+    (
+        "--learning-rate-warmup",
+        "learning_rate_warmup",
+        whole,
+        "N",
+        "steps in which the learning rate reaches its new value",
+    ),
+    (
+        "--stale-steps",
+        "stale_steps",
+        one_of("stale_steps", StaleSteps),
+        "KIND",
+        "plain, or normalised: shorter steps for older gradients (asp, ssp)",
+    ),
     ("--overlap", "overlap", yes_no, "YES|NO", "whether a worker computes while gradients travel"),
     ("--worker-gpu", "plan.worker.gpu", whole, "N", "GPUs of each worker, in every plan"),
     (

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import chance_words
-from dlrover_nb.core.structs.decisions.candidates import EFFORT_UNIT
+from dlrover_nb.core.structs.decisions.candidates import EFFORT_UNIT, auc_words, is_worth_telling
 from dlrover_nb.core.structs.plan.prices import ARE_ASSUMED
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Table
@@ -206,6 +206,8 @@ def words(dot: Dot, cost_unit: str) -> str:
     in_time = "" if c.in_time is None else f", {chance_words(c.in_time)} chance to meet the deadline"
     if c.in_budget is not None and c.end_cost is not None:
         in_time += f", {c.end_cost:,.4g} until the end ({chance_words(c.in_budget)} within the budget)"
+    if is_worth_telling(c.quality):
+        in_time += f", AUC {auc_words(c.quality)}"
     return (
         f"{dot.label}: {units.rate(p.samples_per_s)} ({units.interval(p.low, p.high)}{untried}), "
         f"{units.number(c.cost)} {cost_unit}, finish in {units.duration(c.finish_s)}{in_time}"
@@ -222,8 +224,16 @@ def data_table(data: Columns, *, named_only: bool = False) -> Table:
     shown = [dot for dot in _merged(data) if dot.names or not named_only]
     always = ("which", "plan", data.cost_unit, "samples/s", "90 % band", "finish", "pause", "range")
     chances = [name for name, of in CHANCES.items() if any(of(dot.candidate) is not None for dot in shown)]
-    rows = tuple((*_row(dot), *(_chance(CHANCES[name](dot.candidate)) for name in chances)) for dot in shown)
-    head = (*always, *chances)
+    has_quality = any(is_worth_telling(dot.candidate.quality) for dot in shown)
+    rows = tuple(
+        (
+            *_row(dot),
+            *(_chance(CHANCES[name](dot.candidate)) for name in chances),
+            *((auc_words(dot.candidate.quality),) if has_quality else ()),
+        )
+        for dot in shown
+    )
+    head = (*always, *chances, *(("AUC",) if has_quality else ()))
     note = (
         f"{len(data.front)} of {data.n_plan:,} plans weighed, predicted now; cheapest first."
         if data.front

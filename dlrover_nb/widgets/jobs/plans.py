@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.cluster.host_load import FELT_SHARE
+from dlrover_nb.core.structs.decisions.candidates import UNKNOWN_QUALITY, auc_words
 from dlrover_nb.core.structs.decisions.decisions import Decision, ProposalStatus, Verdict
 from dlrover_nb.core.structs.plan.deadline import margin_words
+from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.why import tried
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Facts, Heading, Paragraph, Table, Tone, View
@@ -42,11 +44,37 @@ def plans_view(snapshot: JobSnapshot) -> View:
         *proposal_blocks(snapshot),
         *mitigations.open_blocks(snapshot),
         *((CHARTS["front"].static(snapshot, None),) if snapshot.front else ()),
+        *with_auc_blocks(snapshot),
         *((CHARTS["curve"].static(snapshot, None),) if snapshot.curves else ()),
         *fit_blocks(snapshot),
         *past_blocks(snapshot),
     ]
     return View(f"Plans of {snapshot.title}", tuple(blocks))
+
+
+def with_auc_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
+    """Return the front with AUC as a third axis, of a job that asks for it by its bound."""
+    front, most = snapshot.front, snapshot.spec.bounds.max_auc_loss
+    if front is None or most is None or not front.with_auc:
+        return ()
+    rows = tuple(
+        (
+            units.unbroken(c.plan.short),
+            units.number(c.cost),
+            units.number(c.prediction.samples_per_s),
+            auc_words(c.quality),
+            "no" if _is_over(c, front.current, most) else "yes",
+        )
+        for c in front.with_auc
+    )
+    head = ("plan", front.cost_unit, "samples/s", "AUC", "keeps the bound")
+    return (Table("Plans that nothing beats in cost, throughput and AUC", head, rows),)
+
+
+def _is_over(c: Candidate, now: Candidate, most: float) -> bool:
+    """Whether a plan may cost more AUC than the job's bound."""
+    more = c.plan.worker.count > now.plan.worker.count
+    return more and (c.quality is None or -c.quality.first_low > most)
 
 
 def proposal_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -147,6 +175,7 @@ def gain_facts(
         ("finish in", f"{units.duration(old.finish_s)} to {units.duration(new.finish_s)}"),
         *deadline_facts(new, old),
         *budget_facts(new, old),
+        *quality_facts(new),
         ("transition", transition_words(new.transition_s)),
         *((("because", new.reason),) if new.reason else ()),
     )
@@ -169,6 +198,24 @@ def budget_facts(new: Candidate, old: Candidate | None = None) -> tuple[tuple[st
     cost = "" if old is None or old.end_cost is None else f"{old.end_cost:,.4g} to "
     words = f"{before}{chance_words(new.in_budget)} chance, {cost}{new.end_cost:,.4g} until the end"
     return (("within the budget", words),)
+
+
+def quality_facts(new: Candidate) -> tuple[tuple[str, str], ...]:
+    """Return the change of held-out AUC and loss, and where it was measured; nothing where there is none."""
+    change = new.quality
+    if change is None:
+        return (("AUC", UNKNOWN_QUALITY),) if _has_other_workers(new) else ()
+    if change.is_none:
+        return ()
+    loss = f"{change.loss:+.4f} ({change.loss_low:+.4f} to {change.loss_high:+.4f})"
+    ages = f"gradients {change.age:.3g} updates old, now {change.age_now:.3g}"
+    return ("AUC", f"{change.words}, measured {change.source}; {ages}"), ("held-out loss", loss)
+
+
+def _has_other_workers(new: Candidate) -> bool:
+    return any(
+        each.role is Role.WORKER and each.before.count != each.after.count for each in new.scale.changes
+    )
 
 
 def band_words(predicted: Prediction) -> str:

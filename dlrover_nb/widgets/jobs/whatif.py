@@ -18,7 +18,7 @@ from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Tone, block_html
 from dlrover_nb.widgets.jobs.plans import currency, gain_facts, with_tried
 from dlrover_nb.widgets.jobs.restarts import restart_facts
-from dlrover_nb.widgets.jobs.why import UNKNOWN, candidate_facts
+from dlrover_nb.widgets.jobs.why import UNKNOWN, candidate_facts, caution_blocks
 from dlrover_nb.widgets.theme import WARN
 
 if TYPE_CHECKING:
@@ -223,7 +223,9 @@ def _refusal_blocks(consequence: Consequence, snapshot: JobSnapshot) -> tuple[Bl
     if consequence.plan == snapshot.target:
         return (Paragraph("This is the present plan; move a slider to see another."),)
     refusal = consequence.weighed.refusal if consequence.weighed else ""
-    return (Paragraph(f"Not possible: {refusal}", Tone.WARNING),) if refusal else ()
+    if refusal:
+        return (Paragraph(f"Not possible: {refusal}", Tone.WARNING),)
+    return caution_blocks(consequence.weighed)
 
 
 def _gain_blocks(new: Candidate | None, snapshot: JobSnapshot) -> tuple[Block, ...]:

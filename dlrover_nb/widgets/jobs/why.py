@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.pareto.reasons import PHRASES
-from dlrover_nb.core.structs.decisions.candidates import HOST, REST
+from dlrover_nb.core.structs.decisions.candidates import HOST, REST, auc_words, is_worth_telling
 from dlrover_nb.core.why import answers, tried
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, StaticChart, Table, Tone, View
@@ -196,17 +196,19 @@ def _marginals_table(
 ) -> Table:
     weighed = [m.weighed for m in marginals]
     possible, (head_tried, *ran) = _possible(weighed), _tried(weighed, snapshot)
+    head_auc, *auc = _auc(weighed)
     head = (
         "one change",
         "samples/s",
         "change",
         f"{money.name} per hour",
         "plan",
+        *head_auc,
         *head_tried,
         *(POSSIBLE if any(possible) else ()),
     )
-    cells = zip(marginals, ran, possible, strict=True)
-    rows = tuple((*_marginal_row(m), *speed, *cell) for m, speed, cell in cells)
+    cells = zip(marginals, auc, ran, possible, strict=True)
+    rows = tuple((*_marginal_row(m), *change, *speed, *cell) for m, change, speed, cell in cells)
     return Table(
         "What one more change would bring", head, rows, "Predictions; everything else stays as in this plan."
     )
@@ -307,7 +309,13 @@ def _verdict(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> tuple[Block, 
         return ()  # it is marked as running below
     if refusal and len(weighed) == 1:
         return (Paragraph(f"This plan is not possible now: {refusal}", Tone.WARNING),)
-    return _refused(refusal)
+    return _refused(refusal) or (caution_blocks(weighed[0]) if len(weighed) == 1 else ())
+
+
+def caution_blocks(weighed: Weighed | None) -> tuple[Block, ...]:
+    """Return what to know before a decision for a plan."""
+    words = weighed.caution if weighed is not None else ""
+    return (Paragraph(f"Mind its AUC: {words}.", Tone.WARNING),) if words else ()
 
 
 def _one_blocks(w: Weighed, snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -356,10 +364,19 @@ def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
     money = currency(snapshot)
     cost = f"{money.name} per hour{money.note}"
     may_run = POSSIBLE if any(possible) else ()
-    head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *head_tried, *may_run)
-    cells = zip(weighed, ran, possible, strict=True)
-    rows = tuple((*_weighed_row(w), *speed, *cell) for w, speed, cell in cells)
+    head_auc, *auc = _auc(weighed)
+    head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *head_auc, *head_tried, *may_run)
+    cells = zip(weighed, auc, ran, possible, strict=True)
+    rows = tuple((*_weighed_row(w), *change, *speed, *cell) for w, change, speed, cell in cells)
     return Table("Plans weighed", head, rows)
+
+
+def _auc(weighed: Sequence[Weighed]) -> tuple[tuple[str, ...], ...]:
+    """Return the head and the cells of a column of changes of AUC; empty: none is known."""
+    changes = [None if w.candidate is None else w.candidate.quality for w in weighed]
+    if not any(map(is_worth_telling, changes)):
+        return ((),) * (1 + len(weighed))
+    return (("AUC",), *((auc_words(change),) for change in changes))
 
 
 def _weighed_row(w: Weighed) -> tuple[str, ...]:

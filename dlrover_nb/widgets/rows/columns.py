@@ -53,6 +53,13 @@ BAND: dict[str, Callable[[Prediction], object]] = fields(
 EFFECT: dict[str, Callable[[Candidate], object]] = {
     **through("prediction", BAND),
     **fields("cost_per_hour cost_per_million finish_s in_time in_budget end_cost margin_s transition_s"),
+    **through(
+        "quality",
+        fields(
+            "auc_change=auc auc_change_low=auc_low auc_change_high=auc_high loss_change=loss "
+            "loss_change_low=loss_low loss_change_high=loss_high age"
+        ),
+    ),
 }
 
 # jobs and their nodes
@@ -140,7 +147,7 @@ WHATIF: Columns[Weighed] = Columns(
     {
         **through("plan", PLAN),
         **through("candidate", EFFECT),
-        **fields("refusal"),
+        **fields("refusal caution"),
     }
 )
 WHY: Columns[Explanation] = Columns(

@@ -184,6 +184,7 @@ def make_job(spec):
         "must_move",
         "pauses",
         "defers",
+        "curves",
     }
 
     def make(**fields) -> FakeJob:

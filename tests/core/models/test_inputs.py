@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
 from dlrover_nb.core.data.encode import PADDING, padded
-from dlrover_nb.core.models.inputs import split_inputs
+from dlrover_nb.core.models.inputs import gathered, split_inputs
+from dlrover_nb.core.models.layers import divided
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, prepare_batch
@@ -98,3 +100,31 @@ def test_an_item_that_comes_several_times_has_one_gradient() -> None:
     rows = np.random.default_rng(0).normal(size=(len(prepared.rows), DIM + 1)).astype(np.float32)
     gradients = learner.step(rows, prepared.inverse, prepared.dense, prepared.labels)
     assert len(set(prepared.rows.tolist())) == len(prepared.rows) == len(gradients.rows)
+
+
+@given(st.integers(1, 9), st.integers(0, 40), st.integers(1, 6), st.integers(0, 2**31))
+def test_gradients_of_a_row_are_those_of_all_places_where_it_stands(n_row, n_place, width, seed):
+    chance = torch.Generator().manual_seed(seed)
+    rows = torch.randn(n_row, width, generator=chance, requires_grad=True)
+    places = torch.randint(n_row, (n_place, 2), generator=chance)
+    of_each = torch.randn(n_place, 2, width, generator=chance)
+    each = gathered(rows, places)
+    assert torch.equal(each, rows[places])
+    (gradient,) = torch.autograd.grad(each, rows, of_each)
+    sums = torch.zeros(n_row, width, dtype=torch.float64)
+    sums.index_add_(0, places.reshape(-1), of_each.reshape(-1, width).double())
+    assert torch.allclose(gradient.double(), sums, atol=1e-5)
+
+
+@pytest.mark.parametrize("uses", ["both", "embeddings", "wide"])
+def test_parts_of_a_row_have_the_gradients_of_slices(uses):
+    embedded = torch.randn(5, 3, 9, requires_grad=True)
+    weight = torch.randn(5, 3, 8)
+
+    def value(embeddings, wide):
+        own = {"embeddings": (embeddings * weight).sum(), "wide": (wide**2).sum()}
+        return sum(own.values()) if uses == "both" else own[uses]
+
+    (now,) = torch.autograd.grad(value(*divided(embedded, 8)), embedded)
+    (before,) = torch.autograd.grad(value(embedded[:, :, :8], embedded[:, :, 8].sum(1)), embedded)
+    assert torch.equal(now, before)

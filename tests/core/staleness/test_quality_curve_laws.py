@@ -75,7 +75,7 @@ def test_flat_points_stay_flat_within_their_errors():
 
 def test_gain_that_is_clear_is_not_taken_away():
     changes = FittedCurve(curve_of([1e-3] * 6, [1e-4] * 6)).auc([4, 8])
-    assert changes.mean == pytest.approx(1e-3, abs=2e-4)
+    assert changes.mean == pytest.approx(1e-3, abs=3e-4)
 
 
 def test_band_widens_beyond_the_last_point():
@@ -95,22 +95,37 @@ def fall(a: float, shape: float) -> dict[str, Callable[[np.ndarray], np.ndarray]
     }
 
 
-def test_bands_hold_points_that_are_left_out():
+def means(truth: np.ndarray, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and standard errors over five seeds, whose differences have their base run in common."""
+    own, base = rng.normal(0, noise, (5, len(truth))), rng.normal(0, noise, (5, 1))
+    runs = truth + own + base
+    return runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(5)
+
+
+def test_bands_hold_runs_of_other_seeds_at_points_that_are_left_out():
     rng = np.random.default_rng(3)
     held, errors = [], []
-    for _ in range(20):
+    for _ in range(30):
         a, shape, noise = 10 ** rng.uniform(-3.5, -2), rng.uniform(0.5, 1.5), 10 ** rng.uniform(-4, -3)
         for truth in fall(a, shape).values():
-            runs = truth(np.array(AGES)) + rng.normal(0, noise, (5, len(AGES)))  # of five seeds
-            auc, error = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(5)
+            (auc, error), (other, other_error) = (means(truth(np.array(AGES)), noise, rng) for _ in range(2))
             out = int(rng.integers(1, 5))
             rest = [i for i in range(len(AGES)) if i != out]
             curve = curve_of(auc[rest].tolist(), error[rest].tolist(), [AGES[i] for i in rest])
-            changes = FittedCurve(curve).auc([AGES[out]], error=error[out])
-            held.append(changes.low[0] <= auc[out] <= changes.high[0])
-            errors.append(abs(changes.mean[0] - auc[out]))
-    assert 0.85 <= np.mean(held) <= 0.97
+            changes = FittedCurve(curve).auc([AGES[out]], error=other_error[out])
+            held.append(changes.low[0] <= other[out] <= changes.high[0])
+            errors.append(abs(changes.mean[0] - other[out]))
+    assert np.mean(held) >= 0.85
     assert np.median(errors) <= 7e-4
+
+
+def test_few_seeds_make_wide_bands():
+    few, many = (
+        FittedCurve(replace(curve, points=tuple(replace(p, n_seed=n) for p in curve.points)))
+        for curve in [curve_of([-1e-4 * age for age in AGES], [1e-4] * 6)]
+        for n in (2, 20)
+    )
+    assert few.auc([8]).deviation[0] > 1.5 * many.auc([8]).deviation[0]
 
 
 @given(st.floats(-0.02, 0.02), st.floats(1e-5, 0.01), st.floats(-0.02, 0.02), st.floats(1e-5, 0.01))

@@ -37,17 +37,28 @@ def found(node, own_s, peers_s, pace=Pace.PERSISTENT):
 
 def test_in_step_a_restart_saves_what_all_wait_for_the_slowest():
     # An iteration of 3.0 + 0.5 s becomes one of 1.0 + 0.5 s.
-    assert gain_of_restart("worker-2", situation(1.0, 1.0, 3.0)) == pytest.approx(3.5 / 1.5 - 1)
+    assert gain_of_restart(found("worker-2", 1.0, 1.0), situation(1.0, 1.0, 3.0)) == pytest.approx(
+        3.5 / 1.5 - 1
+    )
 
 
 def test_out_of_step_a_restart_adds_the_speed_of_one_worker():
     # Speeds of 1/1.5, 1/1.5 and 1/3.0 iterations per second become three of 1/1.5.
-    gain = gain_of_restart("worker-2", situation(1.0, 1.0, 2.5, sync=Sync.ASP))
+    gain = gain_of_restart(found("worker-2", 1.0, 1.0), situation(1.0, 1.0, 2.5, sync=Sync.ASP))
     assert gain == pytest.approx(3 / 2.5 - 1)
 
 
 def test_a_worker_that_is_not_the_slowest_gains_nothing_in_step():
-    assert gain_of_restart("worker-1", situation(1.0, 2.0, 3.0)) == 0
+    assert gain_of_restart(found("worker-1", 1.0, 1.0), situation(1.0, 2.0, 3.0)) == 0
+
+
+def test_behind_a_small_batch_a_restart_gains_what_all_batches_lose_by_its_speed():
+    workers = tuple(WorkerState(f"worker-{i}", n, float(n)) for i, n in enumerate((100, 25, 100)))
+    where = Situation(Sync.BSP, workers, PS, exchange_s=0.5, global_batch=225)
+    # Speeds of 100, 25 and 100 rows/s train 225 rows in 1 s, three of 100 in 0.75 s.
+    levelled = replace(found("worker-1", 4.0, 1.0), by_rows=True)
+    assert gain_of_restart(levelled, where) == pytest.approx(1.5 / 1.25 - 1)
+    assert gain_of_restart(replace(levelled, by_rows=False), where) == 0
 
 
 def test_other_batches_gain_what_the_slowest_saves():
@@ -74,15 +85,16 @@ def test_a_relieved_ps_gains_less_than_a_new_one():
 def test_no_gain_is_negative_or_endless(own_s, sync, exchange_s, peers_s, ratio):
     where = situation(*own_s, sync=sync, exchange_s=exchange_s)
     gains = [
-        gain_of_restart("worker-0", where),
+        gain_of_restart(found("worker-0", 1.0, 1.0), where),
+        gain_of_restart(replace(found("worker-0", 1.0, 1.0), by_rows=True), where),
         gain_of_server(found("ps-1", ratio * peers_s, peers_s), where, 1.0),
     ]
     assert all(gain is None or 0 <= gain < 1e9 for gain in gains)
 
 
 def test_what_is_not_known_has_no_gain():
-    assert gain_of_restart("worker-0", situation(1.0, 2.0, exchange_s=None)) is None
-    assert gain_of_restart("worker-9", situation(1.0, 2.0)) is None
+    assert gain_of_restart(found("worker-0", 1.0, 1.0), situation(1.0, 2.0, exchange_s=None)) is None
+    assert gain_of_restart(found("worker-9", 1.0, 1.0), situation(1.0, 2.0)) is None
     assert gain_of_server(found("ps-1", 0.6, 0.1), situation(1.0), 1.0) is None  # longer than the exchange
     unmeasured = replace(situation(1.0, 2.0), workers=(WorkerState("worker-0", 100, None),))
     assert gain_of_server(found("ps-1", 0.4, 0.1), unmeasured, 1.0) is None

@@ -294,4 +294,4 @@ def test_what_the_training_of_a_job_cannot_do_is_refused_by_its_controller_too(s
     del fields["backup"]
     answer = Client(simulated.url, "otto").post_form("do", fields | {f"rates:{worker}": "0.5"})
     told = page_of(simulated, OPERATOR, answer.headers["Location"])
-    assert "sync must be asp or ssp to multiply learning rates" in told
+    assert "sync must be asp, ssp or gba to multiply learning rates" in told

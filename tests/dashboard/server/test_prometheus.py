@@ -5,12 +5,14 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.dashboard.dashboards import Visitor, running, with_people
+from support.jobs import builders as b
 from support.waiting import until
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry
 from dlrover_nb.core.structs.decisions.people import AccessRole, Grant, Person
 from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.training.gradient_ages import MeanAges
 from dlrover_nb.dashboard.handlers import prometheus
 from dlrover_nb.dashboard.settings import ServeSettings
 
@@ -54,6 +56,21 @@ def test_the_jobs_and_commands_of_a_team_are_counted(team, dashboard):
     assert 0 <= value(told, "dlrover_poll_age_seconds", cluster="sim") < 600
     assert value(told, "dlrover_open_requests") == 1
     assert value(told, "dlrover_request_seconds_count", handler="PageHandler", status="2xx") == 1
+
+
+def test_the_ages_of_a_job_are_metrics_where_they_are_known():
+    snapshots = {("c", "old"): b.snapshot(), ("c", "ads"): b.snapshot(ages=MeanAges(9, 2.5, 0.25))}
+    families = {family.name: family.samples for family in prometheus.of_snapshots(snapshots)}
+    ages = {
+        name: [(s.labels["job"], s.value) for s in samples]
+        for name, samples in families.items()
+        if "_age_" in name
+    }
+    assert ages == {
+        "dlrover_gradient_age_updates": [("ads", 2.5)],
+        "dlrover_gradient_age_seconds": [("ads", 0.25)],
+        "dlrover_row_gradient_age_updates": [],
+    }
 
 
 def test_two_servers_of_one_process_count_apart(team, dashboard):

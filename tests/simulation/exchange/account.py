@@ -51,7 +51,10 @@ class Account:
     n_own
         First rows of the table that are each of one row of the data.
     is_weighted
-        Whether batches count by their share of a round (BSP): then only rows of their own tell which they are.
+        Whether batches count by their share of a round (BSP) or global batch (GBA): then only rows of their own
+        tell which they are.
+    is_gathered
+        Whether what is acknowledged may be applied later, though before it is saved or moves (GBA).
 
     Attributes
     ----------
@@ -64,6 +67,7 @@ class Account:
     is_lost: Callable[[str], bool]
     n_own: int
     is_weighted: bool = False
+    is_gathered: bool = False
     MARKS = 64
     n_excused: int = 0
     n_load: int = 0
@@ -118,6 +122,8 @@ class Account:
         batch.place = self._n_applied[worker]
         if batch.n_load != self.n_load or batch.epoch < self.newest:
             return  # what it was applied to may be gone
+        if self.is_gathered:
+            return
         missing = [number for number in batch.numbers if mark not in self.applied[number]]
         if missing:
             self._break("an acknowledged push is not applied", f"batch {mark} of {worker}, at {missing}")
@@ -149,6 +155,16 @@ class Account:
         self._heard[worker] = max(n_applied, self._heard[worker])
 
     # of servers
+
+    def settle(self, server: str, numbers: Iterable[int]) -> None:
+        """Check that a server whose workers are all paused has applied what they count as applied."""
+        here = frozenset(numbers)
+        for batch in self.batches.values():
+            if not batch.place or batch.n_load != self.n_load or batch.epoch < self.newest:
+                continue
+            if missing := [n for n in batch.numbers & here if batch.mark not in self.applied[n]]:
+                words = f"batch {batch.mark} of {batch.worker}, at {missing} of {server}"
+                self._break("an acknowledged push is neither saved nor moved", words)
 
     def copy(self, checkpoint: int, numbers: Iterable[int]) -> None:
         """Note what a server saves."""
@@ -203,7 +219,7 @@ class Account:
         """Find out which batches changed these numbers, and judge each."""
         marks = set[int]()
         for number, (n, total) in changes.items():
-            explained = self._explain(number, round(n), round(total))
+            explained = self._explain(number, n, total)
             if explained is None:
                 change = f"{server} changed {number} by {round(n)} updates of marks {round(total)}"
                 open_, had = sorted(self._open[number]), sorted(self.applied[number])
@@ -212,22 +228,25 @@ class Account:
                 return
             marks |= explained
         for mark in sorted(marks):
-            self._judge(server, epoch, self.batches[mark])
+            self._judge(server, epoch, self.batches[mark], {each for each in marks if each < mark})
             here = self.batches[mark].numbers & set(numbers.tolist())
             if any(
-                mark not in self._explain(number, *map(round, changes.get(number, (0, 0)))) for number in here
+                mark not in (self._explain(number, *changes.get(number, (0.0, 0.0))) or ()) for number in here
             ):
                 self._break("a push is applied in part", f"batch {mark} at {server}")
         for number, (n, total) in changes.items():
-            explained = self._explain(number, round(n), round(total))
+            explained = self._explain(number, n, total)
             self.applied[number] |= explained
             self._open[number] -= explained
             if self.is_weighted:
                 continue
             self._sums[number] += (0 if number >= len(self.first) else round(n)), round(total) / self.MARKS
 
-    def _explain(self, number: int, n: int, total: int) -> set[int] | None:
+    def _explain(self, number: int, n: float, total: float) -> set[int] | None:
         """Return the batches that explain a change; None: none do."""
+        if self.is_gathered and round(n) == 1 and abs(total - round(total)) > NEAR:
+            return self._mixed(number, total)
+        n, total = round(n), round(total)
         counts = (n,) if number < len(self.first) else (0, 1, 2)
         for size in counts:
             if 0 <= size <= 2:
@@ -236,12 +255,20 @@ class Account:
                         return set(marks)
         return None
 
-    def _judge(self, server: str, epoch: int, batch: Marked) -> None:
+    def _mixed(self, number: int, mean: float) -> set[int] | None:
+        """Return two batches of one row in one global batch, whose marks have this mean by weight."""
+        for pair in combinations(sorted(self._open[number], reverse=True), 2):
+            if pair[1] < mean < pair[0]:
+                return set(pair)
+        return None
+
+    def _judge(self, server: str, epoch: int, batch: Marked, beside: set[int]) -> None:
         if batch.epoch != epoch:
             words = f"batch {batch.mark} of {batch.worker} of epoch {batch.epoch}, at {server} in {epoch}"
             self._break("an update of another epoch is applied", words)
         for row in batch.rows:
-            for mark in self.applied[row] - {batch.mark}:
+            others = {mark for mark in beside if row in self.batches[mark].rows}
+            for mark in (self.applied[row] | others) - {batch.mark}:
                 self._judge_again(row, batch, self.batches[mark])
 
     def _judge_again(self, row: int, batch: Marked, before: Marked) -> None:

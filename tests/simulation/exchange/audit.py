@@ -20,6 +20,8 @@ class ExchangeAudit(OwnAudit):
         world, now = self._world, self._world.now
         if world.account.wrong:
             raise world.account.wrong[0]
+        if world.account.is_gathered:
+            return  # workers count what servers have not applied yet
         if now is self._world.seen[-1] and now.running and now.at_s == world.at_s:
             n_learnt = sum(bool(world.account.applied[row]) for row in range(world.case.n_train))
             if now.train.n_sample_done > n_learnt:

@@ -108,6 +108,7 @@ class PlayedAgent:
             self._node.heard.append(order)
             self._world.on_order(self._node, order)
             self.obey(order)
+            self._world.on_obeyed(self._node, order)
         self.tick()
         return ready
 

@@ -89,9 +89,11 @@ def scenario(seed: int) -> ExchangeScenario:
         "mode": Mode.MANUAL,
         "seed": rng.randrange(100),
         "overlap": rng.random() < 0.5,
-        "sync": rng.choice([Sync.ASP, Sync.ASP, Sync.SSP, Sync.BSP]),
+        "sync": rng.choice([Sync.ASP, Sync.ASP, Sync.SSP, Sync.BSP, Sync.GBA, Sync.GBA]),
         "link_gbit_per_s": rng.choice([None, 1.0, 1.0]),
     }
+    if fields["sync"] is Sync.GBA:
+        fields["global_batch"] = rng.choice([None, 20, 37, 65])
     shares = (0.0, 0.0, 0.002, 0.01, 0.02)
     ways = Ways(rng.choice(shares), rng.choice(shares), rng.choice(shares), rng.random() < 0.5)
     events = drawn(rng, KINDS, limit_s=min(fields["heartbeat_timeout_s"], 10.0), span_s=SPAN_S)

@@ -22,6 +22,7 @@ from simulation.own.world import OwnWorld
 from simulation.tasks import Tasks
 
 from dlrover_nb.core.runtime.checkpoints.memory_names import SHM, free_run, run_name
+from dlrover_nb.core.runtime.ps.serving import NO_EPOCH
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -55,8 +56,10 @@ class ExchangeWorld(OwnWorld):
         self.network_of_data = Network(self.tasks, random.Random(case.seed), case.ways)
         self.network_of_data.on_socket = self.on_socket
         first = self._new_store().pull(np.arange(self.n_row + N_COMMON)).astype(np.float64)
-        is_weighted = self.job.sync is Sync.BSP
-        self.account = Account(first, N_DENSE, self._is_lost, self.n_row, is_weighted=is_weighted)
+        sync = self.job.sync
+        kind = {"is_weighted": sync in {Sync.BSP, Sync.GBA}, "is_gathered": sync is Sync.GBA}
+        self.account = Account(first, N_DENSE, self._is_lost, self.n_row, **kind)
+        self._served: dict[str, int] = {}  # epoch of each server when it got its last order
         self._played = ExitStack()
         self._played.enter_context(played_threads(self))
 
@@ -151,16 +154,27 @@ class ExchangeWorld(OwnWorld):
                 self.account.connect(name, trains[-1].ps_epoch)
 
     def on_order(self, node: FakeNode, order: m.ToNode) -> None:
-        """Note what a server is to save or to load."""
+        """Note what a server is to load."""
         serving, migration = self.real[node.id].serving, self.real[node.id].migration
         if serving is None or migration is None:
             return
         self.look(node.id)
-        if isinstance(order, m.Save) and migration.owned is not None:
-            numbers, _ = self._held(migration)
-            self.account.copy(order.checkpoint, numbers.tolist())
-        elif isinstance(order, m.Load) and serving.epoch != order.ps_epoch:
+        self._served[node.id] = serving.epoch
+        if isinstance(order, m.Load) and serving.epoch != order.ps_epoch:
             self.account.load(node.id, order.ps_epoch, _checkpoint(order))
+
+    def on_obeyed(self, node: FakeNode, order: m.ToNode) -> None:
+        """Note what a server has begun to save, and see that what leaves it is all that its workers count on."""
+        serving, migration = self.real[node.id].serving, self.real[node.id].migration
+        if serving is None or migration is None or not isinstance(order, m.Save | m.MoveEnd):
+            return
+        if migration.owned is None or self._served[node.id] == NO_EPOCH:
+            return
+        numbers, values = self._held(migration)
+        self.account.look(node.id, self._served[node.id], numbers, values)
+        self.account.settle(node.id, numbers.tolist())
+        if isinstance(order, m.Save):
+            self.account.copy(order.checkpoint, numbers.tolist())
 
     def look(self, name: str) -> None:
         """Let the auditor see what a server holds, if it serves."""

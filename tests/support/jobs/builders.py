@@ -86,7 +86,7 @@ def front(now: ResourcePlan = NOW_PLAN) -> ParetoFront:
             best = c.prediction.samples_per_s
             kept.append(c)
     picks = (Pick("cheapest", 0), Pick("best value", 1), Pick("knee", 2), Pick("fastest", len(kept) - 1))
-    return ParetoFront(tuple(kept), candidate(now, now), picks, 512, "USD")
+    return ParetoFront(tuple(kept), candidate(now, now), picks, 512, "USD", with_auc=tuple(kept))
 
 
 def proposal(
@@ -269,11 +269,22 @@ def series(
         "batch_size": [0.0 if name.startswith("ps") else 256.0 for _, name in rows],
     }
     workers = [name for name in nodes if name.startswith("worker")]
-    aged = [(t, name, age) for t in at if not t % 5 for name in workers for age in (0, 1, 4)]
+    in_unit = {"updates": (0, 1, 4), "milliseconds": (8, 12), "row updates": (0, 2)}
+    aged = [
+        (t, name, age, unit)
+        for t in at
+        if not t % 5
+        for name in workers
+        for unit, ages_in_it in in_unit.items()
+        for age in ages_in_it
+    ]
     ages: dict[str, list[float | str]] = {
-        "at_s": [START_S + t for t, _, _ in aged],
-        "node": [name for _, name, _ in aged],
-        "age": [float(age) for _, _, age in aged],
-        "n_update": [float(20 - 4 * age) for _, _, age in aged],
+        "at_s": [START_S + t for t, *_ in aged],
+        "node": [name for _, name, *_ in aged],
+        "age": [float(age) for _, _, age, _ in aged],
+        "n_update": [float(max(20 - 4 * age, 1)) for _, _, age, _ in aged],
+        "unit": [unit for *_, unit in aged],
+        "ps": ["ps-0" for _ in aged],
+        "of_first": [1.0 for _ in aged],
     }
     return SeriesChunk(cursor if cursor is not None else n_s, job, node_columns, ages=ages)

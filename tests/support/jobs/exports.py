@@ -37,6 +37,8 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    RateScaling,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -159,6 +161,7 @@ bounds = st.builds(
     some_cores,
     st.none() | numbers,
     st.none() | st.integers(1, 1 << 30),
+    st.none() | st.floats(0, 1),
 )
 prices = st.builds(
     PriceTable,
@@ -279,6 +282,21 @@ def _with_budget(job: JobSpec) -> JobSpec:
     return replace(job, budget_total=7.5 + job.n_epoch) if job.is_priced else job
 
 
+def _asynchronous(job: JobSpec) -> JobSpec:
+    """Return a job of ours, half of those with stale gradients with steps and a rate that follow."""
+    is_stale = job.sync in {Sync.ASP, Sync.SSP} and job.n_epoch % 2
+    if not is_stale:
+        return job
+    follows = job.global_batch is not None and job.batch_of(1) != job.batch_of(3)
+    scaling = RateScaling.LINEAR if follows else RateScaling.NONE
+    return replace(
+        job,
+        stale_steps=StaleSteps.NORMALISED,
+        learning_rate_scaling=scaling,
+        learning_rate_warmup=job.n_epoch,
+    )
+
+
 _jobs = st.builds(
     JobSpec,
     name=names,
@@ -370,7 +388,9 @@ _dated = st.builds(
     _moments,
 )
 _admissions = st.sampled_from(list(Admission))
-_own = st.builds(lambda job, admission: _own_device(replace(job, admission=admission)), _dated, _admissions)
+_own = st.builds(
+    lambda job, admission: _asynchronous(_own_device(replace(job, admission=admission))), _dated, _admissions
+)
 _external_jobs = st.builds(lambda job, spec: _external(_as_external(job, spec)), _dated, foreigners)
 jobs = _own | _external_jobs
 

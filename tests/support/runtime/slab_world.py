@@ -24,7 +24,7 @@ from dlrover_nb.core.runtime.process.time_accounting import TimeAccounting
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore, owned_buckets
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.ps_client import Pending, PsClient
+from dlrover_nb.core.runtime.worker.ps_client import GbaClient, Pending, PsClient
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.runtime.worker.trainer import Push, Refusal
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 N_ID, N_DENSE = 5000, 1001
 MODEL = ModelSpec(embedding_dim=4, hidden=(2,))
-CLIENTS = {Sync.ASP: PsClient, Sync.BSP: BspClient, Sync.SSP: SspClient}
+CLIENTS = {Sync.ASP: PsClient, Sync.GBA: GbaClient, Sync.BSP: BspClient, Sync.SSP: SspClient}
 
 
 def n_open(bell: BellName) -> int:
@@ -78,7 +78,7 @@ class Agent:
 
 
 class World:
-    """PS and workers; without `shares` they use only frames. `kernel` names that of the PS."""
+    """PS and workers; without `shares` they use only frames. `kernel` names that of the PS; `fields` are of the job."""
 
     def __init__(
         self,
@@ -89,11 +89,12 @@ class World:
         shares: bool = True,
         model: ModelSpec = MODEL,
         kernel: str = "",
+        **fields: object,
     ) -> None:
         self.model, self.kernel = model, kernel
         folder.mkdir(mode=0o700, exist_ok=True)
         self.shares = shares
-        self.spec = JobSpec("law", model=model, sync=sync)
+        self.spec = JobSpec("law", model=model, sync=sync, **fields)
         self.context, self.keys, self.folder = zmq.Context(), new_keys(), folder
         self.owner, self.epoch, self.n_client = tuple(i % n_ps for i in range(N_BUCKET)), 1, 0
         self.servings: list[Serving] = []
@@ -140,7 +141,7 @@ class World:
         if worker not in self.clients:
             self.n_client += 1
             kind = CLIENTS[self.spec.sync]
-            make = kind if kind is PsClient else partial(kind, worker=worker)
+            make = kind if kind in (PsClient, GbaClient) else partial(kind, worker=worker)
             self.clients[worker] = client = make(
                 self.context, keys=self.keys, identity=f"{worker}/1/{self.n_client}", agent=Agent(self),
                 train=Train(self.epoch, tuple(self.endpoints), self.owner), dense_length=N_DENSE,
@@ -184,6 +185,8 @@ class World:
     def move(self, rng: np.random.Generator, n_ps: int, *, restarted: bool) -> None:
         """Let `n_ps` PS serve the same parameters by another layout: those of before, or new ones."""
         self.disconnect()
+        for serving in self.servings:
+            serving.settle()
         parts = [store.export() for store in self.stores]
         self.owner = (*range(n_ps), *rng.integers(0, n_ps, N_BUCKET - n_ps).tolist())
         self.epoch += 1

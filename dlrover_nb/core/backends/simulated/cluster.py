@@ -40,7 +40,13 @@ from dlrover_nb.core.structs.plan.default_bounds import completed
 from dlrover_nb.core.structs.plan.offers import JobOffer
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice
-from dlrover_nb.core.structs.views.events import Decided, JobSubmitted, QuotaChanged, quota_changed
+from dlrover_nb.core.structs.views.events import (
+    CurvesMeasured,
+    Decided,
+    JobSubmitted,
+    QuotaChanged,
+    quota_changed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.events import Event
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, NodeView, SeriesChunk
@@ -320,6 +327,10 @@ class SimulatedCluster(OfThisAccount):
         """Set what a job may plan with."""
         self._commands.ask(lambda: self._allot(name, allotment))
 
+    def learn_curves(self, name: str, curves: tuple[QualityCurve, ...]) -> None:
+        """Let a job plan with these curves of quality."""
+        self._commands.ask(lambda: self._learn_curves(name, curves))
+
     def stop(self, name: str, by: str, why: str) -> None:
         """End a job."""
         self._commands.ask(lambda: self._stop(name, by, why))
@@ -364,6 +375,10 @@ class SimulatedCluster(OfThisAccount):
         self._catch_up(name)  # a quota of its own that waits here comes first
         lasts_s = allotment.lasts_s * self._clock.speed  # its planner lives in real time
         self._handle_event(name, quota_changed(replace(allotment, lasts_s=lasts_s), self._world.now_s))
+
+    def _learn_curves(self, name: str, curves: tuple[QualityCurve, ...]) -> None:
+        self._catch_up(name)
+        self._handle_event(name, CurvesMeasured(self._world.now_s, curves))
 
     def _answer_all(self, wait_s: float) -> None:
         if self._commands.run_next(wait_s):
@@ -478,6 +493,10 @@ class _Link:
         """Set what auto mode may plan with; from then on the cluster shares nothing out by itself."""
         self._cluster.allot(self._name, allotment)
 
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
+        """Let the job plan with these curves of quality."""
+        self._cluster.learn_curves(self._name, curves)
+
     def explain(self, proposal: str | None) -> Explanation:
         """Explain a proposal."""
         return self._cluster.queries(self._name).explain(proposal)
@@ -522,7 +541,7 @@ def _check_simulated(spec: JobSpec, *, has_code: bool) -> None:
         )
     if spec.sync is Sync.ALLREDUCE:
         raise InvalidValueError(
-            "a simulated job trains with parameter servers; choose sync asp, bsp or ssp, or connect local"
+            "a simulated job trains with PS; choose sync asp, bsp, ssp or gba, or connect local"
         )
 
 

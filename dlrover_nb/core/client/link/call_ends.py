@@ -35,6 +35,7 @@ from dlrover_nb.core.client.link.calls import (
     Decide,
     Done,
     Failed,
+    LearnCurves,
     Lines,
     NotBegun,
     SnapshotReply,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.query_answers import LogLine, Weighed
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
@@ -129,6 +131,10 @@ class CallLink(ABC):
     def allot(self, allotment: Allotment) -> None:
         """Say what the job may plan with beside others."""
         expect(Done, self.send(Allot(allotment)))
+
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
+        """Let the job plan with these curves of quality from now on."""
+        expect(Done, self.send(LearnCurves(curves)))
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, or of all nodes."""
@@ -226,6 +232,9 @@ class CallHandler:
                 return served.offer()
             case Allot(allotment):
                 served.allot(allotment)
+                return Done()
+            case LearnCurves(curves):
+                served.learn_curves(curves)
                 return Done()
             case AskModel():
                 return pack_checkpoint(Path(served.snapshot().folder))

@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine
 from dlrover_nb.core.structs.plan.offers import Allotment, JobOffer, NoOffer
 from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 from dlrover_nb.core.structs.plan.resources import ResourcePlan
+from dlrover_nb.core.structs.training.quality import QualityCurve
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardChoice
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 from dlrover_nb.core.structs.views.summary import JobSummary
@@ -108,6 +109,13 @@ class Allot:
     allotment: Allotment
 
 
+@dataclass(frozen=True, slots=True)
+class LearnCurves:
+    """Plan with these curves of quality against the age of gradients, and no others, from now on."""
+
+    curves: tuple[QualityCurve, ...]
+
+
 Call = (
     AskSnapshot
     | AskModel
@@ -118,6 +126,7 @@ Call = (
     | AskExplain
     | AskOffer
     | Allot
+    | LearnCurves
     | Decide
     | Choose
     | Stop
@@ -134,6 +143,7 @@ RIGHTS = {
     AskOffer: CallRight.VIEW,
     AskModel: CallRight.STEER,
     Allot: CallRight.STEER,
+    LearnCurves: CallRight.STEER,
     Decide: CallRight.STEER,
     Choose: CallRight.STEER,
     Stop: CallRight.END,

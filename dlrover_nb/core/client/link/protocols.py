@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.query_answers import Explanation, LogLine, Weighed
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
 
@@ -50,6 +51,10 @@ class MasterLink(Protocol):
 
     def allot(self, allotment: Allotment) -> None:
         """Say what the job may plan with beside others; raise why that is refused."""
+        ...
+
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
+        """Let the job plan with these curves of quality, and no others, from now on."""
         ...
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:

@@ -115,7 +115,7 @@ def _check_possible(action: Action, now: MitigationContext) -> None:
             _check_nodes((node for node, _ in action.sizes), Role.WORKER, now)
         case AdjustRates():
             _check_nodes((node for node, _ in action.factors), Role.WORKER, now)
-            _check_sync(action, now, is_possible=now.spec.sync is not Sync.BSP, where="asp or ssp")
+            _check_sync(action, now, is_possible=now.spec.sync is not Sync.BSP, where="asp, ssp or gba")
         case BackupWorkers():
             _check_sync(action, now, is_possible=now.spec.sync is Sync.BSP, where="bsp")
             n_worker = len(now.nodes.workers)

@@ -177,12 +177,21 @@ class SlowNodes:
         self._reviewed_s = at_s
         for role in Role:
             self._drop_lost(role, at_s)
-        findings = self._monitor.findings(at_s)
+        findings = self._findings(at_s)
         self.recent = frozenset(each.node for each in findings)
         since_s = at_s - self._spec.straggler_window_s / 2
         lasting = {key: each for key, each in self._recurring.items() if each[0] > since_s}
         self._recurring = lasting | {(each.node, each.pace): (at_s, each) for each in findings}
         self.findings = tuple(sorted((each for _, each in self._recurring.values()), key=_order))
+
+    def _findings(self, at_s: float) -> tuple[Straggler, ...]:
+        """Return who is slow, and in step who has been for long behind a batch that was made smaller."""
+        findings = self._monitor.findings(at_s)
+        if self._sync is not Sync.BSP:
+            return findings
+        slow = {(each.node, each.pace) for each in findings}
+        levelled = self._monitor.levelled(at_s)
+        return (*findings, *(each for each in levelled if (each.node, each.pace) not in slow))
 
     def errors(self, at_s: float) -> tuple[NodeErrors, ...]:
         """Return the errors of nodes within the long window, also of those that have left."""
@@ -205,7 +214,8 @@ class SlowNodes:
 
     def situation(self, at_s: float) -> Situation:
         """Return what a solution knows beside the findings."""
-        times = self._monitor.times(Role.WORKER, at_s)
+        since_s = {each.node: each.since_s for each in self.findings if each.node in self.recent}
+        times = self._monitor.times(Role.WORKER, at_s, since_s)
         speeds = {each.node: each.samples_per_s for each in times}
         workers = self._names(Role.WORKER)
         return Situation(
@@ -269,9 +279,9 @@ class SlowNodes:
 
     def _global_batch(self, n_worker: int) -> int | None:
         """Return the samples of one iteration of so many workers, whichever were replaced meanwhile."""
-        if self._spec.global_batch is not None:
-            return self._spec.global_batch
-        mean = self._spec.batch_size if self._mean_rows is None else self._mean_rows
+        if self._spec.shared_batch is not None:
+            return self._spec.shared_batch
+        mean = self._spec.batch_of(n_worker) if self._mean_rows is None else self._mean_rows
         return round(mean * n_worker) or None
 
     def _is_busy(self, at_s: float) -> bool:

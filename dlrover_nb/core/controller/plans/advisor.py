@@ -18,6 +18,7 @@ from dlrover_nb.core.planner.finish_chance import rescues_deadline
 from dlrover_nb.core.planner.plan_memory import lacks_memory
 from dlrover_nb.core.planner.policies.policy import PolicyContext
 from dlrover_nb.core.planner.policies.stages import post_scale
+from dlrover_nb.core.planner.predictions.quality import over_bound
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind, ProposalStatus
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.training.shards import BatchChoice
@@ -253,6 +254,7 @@ class Advisor:
         note = over_budget(candidate.cost_per_hour, spec)
         if advice.kind is not ProposalKind.PROTECT:
             note = note or over_rest(candidate, analysis.current, left, spec.prices.currency)
+            note = note or over_bound(candidate, analysis.current, spec)
         self._unexplained = None
         n_plan = analysis.model.report_.n_plan
         return self._book.add(advice, analysis.current, at_s, n_plan=n_plan, note=note)
@@ -281,6 +283,8 @@ class Advisor:
         now = analysis.current
         if lacks_memory(analysis.situation, candidate.plan):
             return "by the latest forecast its nodes would run out of memory"
+        if self._state.pins.allows(now.plan) and (worse := over_bound(candidate, now, self._state.spec)):
+            return worse
         is_dearer = proposal.candidate.cost >= now.cost
         must_change = not self._state.pins.allows(now.plan) or self._state.quota.ends(now.plan)
         is_no_gain = candidate.prediction.possibly_over(now.prediction) < 1 and is_dearer and not must_change

@@ -93,6 +93,8 @@ class JobState:
         Where it stands in the queue of its cluster; None: it was admitted.
     spending
         What its nodes cost, and have cost.
+    curves
+        Held-out quality against the age of gradients.
     """
 
     def __init__(self, job: JobSubmitted) -> None:
@@ -104,6 +106,7 @@ class JobState:
         self.quota = Quota()
         self.queue = NO_BRAIN if job.spec.admission is Admission.QUEUE else None
         self.spending = Spending(job.at_s, job.spent)
+        self.curves = job.curves
 
     @property
     def spec(self) -> JobSpec:

@@ -40,6 +40,7 @@ from dlrover_nb.core.structs.plan.budget import STOPPED_BY, per_hour
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.views.events import (
     CostChanged,
+    CurvesMeasured,
     Decided,
     PhaseChanged,
     Remember,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.offers import Allotment, Offer
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
+    from dlrover_nb.core.structs.training.quality import QualityCurve
     from dlrover_nb.core.structs.training.shards import UserChoice
     from dlrover_nb.core.structs.views.events import JobSubmitted
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
@@ -186,6 +188,10 @@ class JobLoop(Generic[ActionT]):
     def allot(self, allotment: Allotment) -> None:
         """Set what auto mode may plan with beside other jobs; raises as `decide` does."""
         self._ask(lambda: self._executor.emit(quota_changed(allotment, self._now_s())))
+
+    def learn_curves(self, curves: tuple[QualityCurve, ...]) -> None:
+        """Plan with these curves of quality from now on; raises as `decide` does."""
+        self._ask(lambda: self._executor.emit(CurvesMeasured(self._now_s(), curves)))
 
     def logs(self, node: str | None, n_line: int) -> tuple[LogLine, ...]:
         """Return the newest lines of a node, ended ones included, or of all nodes; see `node_logs.newest`."""
@@ -385,6 +391,7 @@ class JobLoop(Generic[ActionT]):
             damage=self._parts.damage,
             restart=self._parts.restart,
         )
+        snapshot = replace(snapshot, ages=self._recorded.mean_ages)
         if isinstance(self._backend, PlacingBackend):
             wishes = self._backend.host_wishes()
             nodes = tuple(replace(node, wish=wishes.get(node.id)) for node in snapshot.nodes)

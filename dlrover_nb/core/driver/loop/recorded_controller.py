@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.rundir.journal import Segment
+    from dlrover_nb.core.structs.training.gradient_ages import MeanAges
     from dlrover_nb.core.structs.training.shards import ShardCounts
     from dlrover_nb.core.structs.views.events import Event, Instruction
     from dlrover_nb.core.structs.views.snapshot import SeriesChunk
@@ -236,6 +237,12 @@ class RecordedController:
         """Return telemetry newer than `cursor`; for any thread."""
         with self._lock:
             return self._telemetry.read(cursor)
+
+    @property
+    def mean_ages(self) -> MeanAges | None:
+        """Mean ages of the job's gradients; None: none were counted."""
+        with self._lock:
+            return self._telemetry.mean_ages
 
     def close(self) -> None:
         """Close journal and history; compress the journal of a job that has ended."""

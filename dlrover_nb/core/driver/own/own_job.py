@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
-from dlrover_nb.core.driver.history_writer import example_series, examples
+from dlrover_nb.core.driver.history_writer import example_series, examples, past_curves
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
 from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
@@ -52,6 +52,7 @@ from dlrover_nb.core.structs.job.secrets import secret_values
 from dlrover_nb.core.structs.job.trained import Trained
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.plan.resources import Need
+from dlrover_nb.core.warmstart.curves_of_job import curves_of_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,7 +234,9 @@ def resume(setup: RunSetup, *, on_progress: Callable[[str], None] = unheard) -> 
 def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) -> JobSubmitted:
     fact = submitted(plan, capacity, setup.clock.now_s(), folder=str(setup.folder))
     spent = 0.0 if job.began_from is None else job.began_from.spent
-    return replace(fact, spent=spent, is_endless=job.features.is_stream)
+    past = past_curves(setup.history_url, job.spec.model.optimizer)
+    curves = curves_of_job(job.spec, plan.traits, past)
+    return replace(fact, spent=spent, is_endless=job.features.is_stream, curves=curves)
 
 
 def _hold(spec: JobSpec, folder: Path, resources: contextlib.ExitStack) -> None:

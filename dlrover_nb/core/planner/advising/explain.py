@@ -21,6 +21,7 @@ from dlrover_nb.core.pareto.space import ladders, plan_of
 from dlrover_nb.core.perf.terms import AXES, axes_of
 from dlrover_nb.core.planner.advising.advice import axes_key
 from dlrover_nb.core.planner.availability.feasibility import over_quota
+from dlrover_nb.core.planner.predictions.quality import over_bound
 from dlrover_nb.core.structs.decisions.query_answers import Marginal, Measured, Weighed
 from dlrover_nb.core.structs.job.spec_choices import Objective
 from dlrover_nb.core.structs.plan.bounds import Pins, Quota
@@ -93,6 +94,9 @@ def binding(analysis: Analysis, candidate: Candidate, quota: Quota) -> tuple[str
     constraints += _forbidden(
         f"other jobs, which leave it {quota}", larger, plan, lambda c: not quota.allows(c.plan)
     )
+    constraints += _forbidden(
+        "the bound of AUC", larger, plan, lambda c: bool(over_bound(c, analysis.current, s.spec))
+    )
     constraints += _budget(analysis, candidate, larger)
     constraints += _total_budget(analysis, candidate, larger)
     constraints += _deadline(analysis, candidate, smaller)
@@ -156,9 +160,10 @@ def _is_barred(candidate: Candidate, grounds: AdviceContext) -> bool:
 
 
 def _exceeded(analysis: Analysis, candidate: Candidate) -> list[str]:
-    """Return which of budgets and deadline a plan exceeds."""
+    """Return which of budgets, deadline and bound of AUC a plan exceeds."""
     budgets = (*_budget(analysis, candidate, ()), *_total_budget(analysis, candidate, ()))
-    return [*budgets, *_deadline(analysis, candidate, ())]
+    worse = over_bound(candidate, analysis.current, analysis.situation.spec)
+    return [*budgets, *_deadline(analysis, candidate, ()), *([worse] if worse else [])]
 
 
 def _not_worth(analysis: Analysis, candidate: Candidate, min_gain: float) -> str:

@@ -26,6 +26,7 @@ from dlrover_nb.core.planner.advising.experiments import experiment, way_back
 from dlrover_nb.core.planner.finish_chance import ALIKE, RESCUE, chances, most_probable
 from dlrover_nb.core.planner.plan_memory import memory_words
 from dlrover_nb.core.planner.predictions.host import grows
+from dlrover_nb.core.planner.predictions.quality import keeps_bound
 from dlrover_nb.core.planner.protect import Frame
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.job.spec_choices import Objective
@@ -145,7 +146,10 @@ def probe(
 def _free(
     analysis: Analysis, settings: PlannerSettings, rejected_plans: Mapping[ResourcePlan, float]
 ) -> NDArray[np.bool_]:
-    """Return which plans of the space may be proposed: not the present one, not a barred one."""
+    """Return which plans of the space may be proposed: not the present one, not a barred one.
+
+    Nor one that may cost more AUC than the job's bound.
+    """
     axes, speed = analysis.space.axes, analysis.predictions.plan_samples_per_s
     free = (axes != axes_of([analysis.situation.plan])).any(axis=1)
     for plan, then in rejected_plans.items():
@@ -153,7 +157,7 @@ def _free(
         free = free & ((axes != axes_of([plan])).any(axis=1) | is_better)
     if is_limited_by_host(analysis):  # more nodes would wait for the same processors
         free = free & ~grows(axes, analysis.situation.plan)
-    return np.asarray(free)
+    return np.asarray(free & keeps_bound(analysis.situation, axes[:, 0]))
 
 
 def is_limited_by_host(analysis: Analysis) -> bool:

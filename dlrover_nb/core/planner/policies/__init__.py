@@ -88,7 +88,7 @@ def by_baseline(name: str, decide: BaselinePolicy) -> Policy:
             s.spec.bounds,
             s.capacity,
             s.spec.batch_size,
-            global_batch=s.spec.global_batch,
+            global_batch=s.spec.shared_batch,
         )
         plan = decide(state)
         if plan is None or was_rejected(plan, s.plan, context.rejected_plans) or not s.pins.allows(plan):

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 def batch_sizes(spec: JobSpec, axes: Array) -> Array:
     """Return m of plans given as rows (w, p, lambda_w, lambda_p): shape (n_plans,).
 
-    The workers of a job with a global batch B share it, m = B/w; without it all plans have the same m. The
-    same rounding as `JobSpec.batch_of`, by which measured plans are known again.
+    The workers of a job with a global batch B share it, m = B/w; without it, or where PS gather it, all plans
+    have the same m. The same rounding as `JobSpec.batch_of`, by which measured plans are known again.
     """
-    if spec.global_batch is None:
-        return np.full(len(axes), float(spec.batch_size))
-    return np.maximum(np.rint(spec.global_batch / axes[:, 0]), 1.0)
+    if spec.shared_batch is None:
+        each = spec.batch_of(1)
+        return np.full(len(axes), float(each))
+    return np.maximum(np.rint(spec.shared_batch / axes[:, 0]), 1.0)
 
 
 def exchange(spec: JobSpec) -> Exchange:

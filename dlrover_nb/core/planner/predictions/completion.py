@@ -40,6 +40,7 @@ from dlrover_nb.core.perf.terms import axes_of, slowest_rows
 from dlrover_nb.core.planner.finish_chance import chances
 from dlrover_nb.core.planner.predictions.batch import batch_sizes, mini_batch
 from dlrover_nb.core.planner.predictions.host import host_factors
+from dlrover_nb.core.planner.predictions.quality import quality_changes
 from dlrover_nb.core.planner.predictions.transitions import gains, transitions_s
 from dlrover_nb.core.planner.situation import HOUR_S, Situation
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST, Candidate, Prediction, TermShare
@@ -250,8 +251,11 @@ class Completion:
         pause_s = transitions_s(axes_of(plans), (memory_mib[:, 0], memory_mib[:, 1]), s)
         gain = gains(speed, self.now.samples_per_s, pause_s, s.n_sample_left / speed)
         rows = zip(plans, pause_s.tolist(), gain.tolist(), strict=True)
+        quality = quality_changes(s, [plan.worker.count for plan in plans])
         return tuple(
-            bare_candidate(s, plan, predictions[i], pause, gained)
+            replace(
+                bare_candidate(s, plan, predictions[i], pause, gained), quality=quality[plan.worker.count]
+            )
             for i, (plan, pause, gained) in enumerate(rows)
         )
 

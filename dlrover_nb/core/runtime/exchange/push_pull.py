@@ -24,6 +24,9 @@ Where worker and PS share the memory of a host, the arrays of exchanges lie in a
 worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages say where in it arrays lie. An
 `Exchange` without a round and its `Exchanged` are no messages then where a bell carries them (`slab.bell`).
 
+Where PS gather gradients into global batches (GBA, module `gathering`), an `Exchange` says of how many rows
+its gradients are the mean.
+
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
 on. In BSP a worker sends `KeepGradients` to all PS before it arrives. The gradients of a finished round are
@@ -124,8 +127,9 @@ class Exchange:
 
     `step` grows by one with each request of a connection (identity) and identifies a repeated request. `done`
     is the round that ended last (BSP): its gradients are applied first. The gradients of this request are
-    applied with `rate` times the learning rate. `answer_at` is the place in the slab where rows and, after
-    them, the dense slice go; `NO_SLAB`: into frames. `form` is None where nothing is packed.
+    applied with `rate` times the learning rate. `n_row` are the rows of their batch, where the PS gather
+    them; 0: it does not, or there are none. `answer_at` is the place in the slab where rows and, after them,
+    the dense slice go; `NO_SLAB`: into frames. `form` is None where nothing is packed.
     """
 
     ps_epoch: int
@@ -134,9 +138,11 @@ class Exchange:
     rate: float = 1.0
     answer_at: int = NO_SLAB
     form: Form | None = None
+    n_row: int = 0
 
     def __post_init__(self) -> None:
         _check.above_zero("rate", self.rate)
+        _check.at_least("n_row", self.n_row, 0)
 
 
 @dataclass(frozen=True, slots=True)

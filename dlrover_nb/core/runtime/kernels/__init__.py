@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters
+    from dlrover_nb.core.runtime.kernels.bell_requests import Parameters, Reader
     from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
@@ -85,6 +85,12 @@ class Kernel(Protocol):
         """Return what serves plain requests (`bell_requests`) without Python; None: this kernel does not."""
         ...
 
+    def count_exchange(
+        self, reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool
+    ) -> None:
+        """Count the ages of what an exchange brought, and what it read: see `reader_ages`."""
+        ...
+
     def direct_map(self, n_id: int) -> Map:
         """Return an empty map of ids in [0, n_id)."""
         ...
@@ -99,6 +105,10 @@ class Kernel(Protocol):
 
     def grouped(self, rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:
         """Return rows with those of one owner side by side, the places in them, and rows of each owner."""
+        ...
+
+    def add_rows(self, out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+        """Add rows, times a weight, to those of `out` [n, width] at distinct places."""
         ...
 
 

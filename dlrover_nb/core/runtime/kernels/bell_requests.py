@@ -10,14 +10,30 @@ from __future__ import annotations
 import os
 import select
 import time
-from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p, sizeof
+from ctypes import (
+    POINTER,
+    Structure,
+    c_double,
+    c_float,
+    c_int32,
+    c_int64,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    sizeof,
+)
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.training.gradient_ages import N_CLASS
+from dlrover_nb.core.structs.training.gradient_ages import N_CLASS, N_SECOND_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+WATCHED = 4096  # places of rows whose updates are counted
+MOST_WATCHED = WATCHED // 2
+PERIOD, WINDOW = 2048, 32  # of so many exchanges the first ones are noted
 
 
 class Outcome(IntEnum):
@@ -42,6 +58,7 @@ class Request(Structure):
         ("answer_at", c_int64),
         ("rate", c_double),
         ("rung_s", c_double),
+        ("n_row", c_int64),
     )
 
 
@@ -55,19 +72,49 @@ class Answer(Structure):
     )
 
 
+class Watched(Structure):
+    """Rows whose updates are counted, those whose mixed id is below `limit`: see `reader_ages`.
+
+    Of `n_exchange` so far, `n_open` were noted and their gradients have not come yet.
+    """
+
+    _fields_ = (
+        ("n_row", c_int64),
+        ("limit", c_int64),
+        ("generation", c_int64),
+        ("n_exchange", c_int64),
+        ("n_open", c_int64),
+        ("ids", c_int64 * WATCHED),
+        ("n_update", c_uint32 * WATCHED),
+    )
+
+
 class Reader(Structure):
     """What a connection has read and pushed, for the ages of its gradients: see `ps.update_ages`.
 
     `n_update` points to the updates of all connections; `n_read` are those of others when it read rows last,
-    and the time before, of which a gradient was computed from the one at `lag`.
+    and the time before, of which a gradient was computed from the one at `lag`; `read_s` is when that was.
+    `counts` are its gradients by age in updates, `seconds` by age in milliseconds, and `row_counts` those of
+    watched rows by updates of the row. Of these it has what it pushed (`own`), and what others had (`others`)
+    at its two last exchanges that read them (`read_at`).
     """
 
     _fields_ = (
-        ("n_update", c_void_p),
+        ("n_update", POINTER(c_int64)),
+        ("watched", POINTER(Watched)),
         ("lag", c_int64),
         ("n_own", c_int64),
         ("n_read", c_int64 * 2),
         ("counts", c_int64 * N_CLASS),
+        ("seconds", c_int64 * N_SECOND_CLASS),
+        ("row_counts", c_int64 * N_CLASS),
+        ("read_s", c_double * 2),
+        ("generation", c_int64),
+        ("is_noted", c_int64 * 2),
+        ("n_exchange", c_uint32),
+        ("own", c_uint32 * WATCHED),
+        ("others", c_uint32 * WATCHED * 2),
+        ("read_at", c_uint32 * WATCHED * 2),
     )
 
 
@@ -158,6 +205,7 @@ class Parameters(Structure):
         ("saving", c_void_p),
         ("amplitude", c_float),
         ("first_state", c_float),
+        ("dense_steps", c_void_p),
         ("locks", c_void_p),
     )
 

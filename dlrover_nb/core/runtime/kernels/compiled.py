@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.runtime.kernels.bell_requests import Reader
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
     Ids = NDArray[np.int64]
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 # The variable is for `make sanitize` alone, whose libraries stop the process at the first fault.
 LIBRARY = Path(os.environ.get("DLROVER_NB_KERNEL_LIBRARY") or Path(__file__).with_name("_kernel.so"))
-_VERSION = 16  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 17  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -56,9 +57,11 @@ _SIGNATURES = {
     "distinct": (_P, _P, _P, _U, _P, _I),
     "group": (_P, _P, _P, _I, _P, _I, _P, _I),
     "look_up": (_P, _P, _P, _I),
+    "add_rows": (_P, _P, _P, _F, _I, _I),
     "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
     "exchange": (_P, _P, _P, _P),
+    "count_exchange": (_P, _I, _P, _I, _P, _I, c_double),
 }
 _RETURNING = ("distinct", "exchange")
 _RULE = np.dtype([(name, np.float32) for name in ("rate", "beta1", "rest1", "beta2", "rest2", "epsilon")])
@@ -67,10 +70,12 @@ _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
     "Answer": bell_requests.Answer,
     "Bell": bell_requests.Bell,
     "Reader": bell_requests.Reader,
+    "Watched": bell_requests.Watched,
     "Arrays": plain_server.Arrays,
     "Saving": bell_requests.Saving,
     "Store": bell_requests.Parameters,
     "Rule": _RULE,
+    "Step": plain_server.Step,
     "Line": maps.LINE_LAYOUT,
     "PollDescriptor": plain_server.PollDescriptor,
 }
@@ -201,6 +206,15 @@ class Compiled:
         server.parameters.amplitude, server.parameters.first_state = _AMPLITUDE, rule.first_state
         return server
 
+    def count_exchange(
+        self, reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool
+    ) -> None:
+        """Count the ages of what an exchange brought, and what it read."""
+        pushed, pulled = _packed(pushed, np.int64), _packed(pulled, np.int64)
+        self._c.count_exchange(
+            ctypes.addressof(reader), has_pushed, _at(pushed), len(pushed), _at(pulled), len(pulled), at_s
+        )
+
     def direct_map(self, n_id: int) -> maps.DirectMap:
         """Return an empty map of ids in [0, n_id)."""
         return _DirectMap(n_id, self._c)
@@ -227,6 +241,11 @@ class Compiled:
         )
         self._c.look_up(_at(places), _at(place), _at(inverse), len(inverse))
         return out, places, counts
+
+    def add_rows(self, out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+        """Add rows, times a weight, to those of `out` at distinct places."""
+        rows = _packed(rows, np.float32)
+        self._c.add_rows(_at(out), _at(places), _at(rows), weight, len(rows), out.shape[1])
 
 
 class _DirectMap(maps.DirectMap):
@@ -288,8 +307,7 @@ def _at(array: NDArray[Any]) -> int:
 @functools.lru_cache(maxsize=256)
 def _numbers(rule: Rule) -> NDArray[np.void]:
     """Return what `Rule` of kernel.h holds."""
-    numbers = (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)
-    return np.array(numbers, _RULE)
+    return np.array(plain_server.numbers_of(rule), _RULE)
 
 
 def _corrections(corrections: Floats | None) -> tuple[int, int]:

@@ -32,7 +32,7 @@ enum { SGD, ADAGRAD, ADAM };
 /* compiled.py takes no other; raise it with each change of a signature. Structs are compared one by one: layouts.c. */
 int version(void)
 {
-    return 16;
+    return 17;
 }
 
 _Static_assert(FLT_MANT_DIG == 24 && FLT_MAX_EXP == 128, "bits of floats are read as those of IEEE 754");
@@ -394,4 +394,20 @@ void look_up(int64_t *restrict out, const int64_t *restrict values, const int64_
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = values[at[i]];
+}
+
+/* ---- sums of gradients ---- */
+
+/* Add to each place [width] a row of the same number, times `weight`; places are distinct. */
+FAST void add_rows(float *restrict out, const int64_t *restrict places, const float *restrict rows, float weight,
+                   int64_t n, int64_t width)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float *to = out + places[i] * width;
+        const float *row = rows + i * width;
+        if (i + AHEAD < n)
+            __builtin_prefetch(out + places[i + AHEAD] * width, 1);
+        for (int64_t j = 0; j < width; j++)
+            to[j] += weight * row[j];
+    }
 }

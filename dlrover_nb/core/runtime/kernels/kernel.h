@@ -13,6 +13,13 @@ typedef struct {
     float rate, beta1, rest1, beta2, rest2, epsilon;
 } Rule;
 
+/* A step of gradients of one class of age: numbers with its rate, and Adam's step sizes. */
+typedef struct {
+    Rule rule;
+    const float *corrections;
+    int64_t n_correction;
+} Step;
+
 enum { LANES = 12 };
 
 /* A line of a map of slots; maps.py says how. */

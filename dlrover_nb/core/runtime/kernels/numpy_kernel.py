@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrover_nb.core.runtime.kernels import reader_ages
 from dlrover_nb.core.runtime.kernels.maps import DirectMap, HashMap
 from dlrover_nb.core.runtime.kernels.mixing import splitmix64
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.runtime.kernels.bell_requests import Reader
     from dlrover_nb.core.runtime.kernels.rule import Rule
 
 Ids = NDArray[np.int64]
@@ -128,6 +130,11 @@ def plain_server(rule: Rule) -> None:
     """Serve nothing without Python."""
 
 
+def count_exchange(reader: Reader, pushed: Ids, pulled: Ids, at_s: float, *, has_pushed: bool) -> None:
+    """Count the ages of what an exchange brought, and what it read."""
+    reader_ages.count_exchange(reader, pushed, pulled, at_s, has_pushed=has_pushed)
+
+
 def direct_map(n_id: int) -> DirectMap:
     """Return an empty map of ids in [0, n_id)."""
     return DirectMap(n_id)
@@ -148,6 +155,11 @@ def distinct(ids: Ids) -> tuple[Ids, Ids]:
 
     inverse, rows = pd.factorize(ids)
     return np.asarray(rows), np.asarray(inverse, np.int64)
+
+
+def add_rows(out: Floats, places: Ids, rows: Floats, weight: np.float32) -> None:
+    """Add rows, times a weight, to those of `out` [n, width] at distinct places."""
+    out[places] += weight * rows
 
 
 def grouped(rows: Ids, inverse: Ids, owner: Ids, n_owner: int) -> tuple[Ids, Ids, Ids]:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import select
-from ctypes import POINTER, Structure, addressof, byref, c_int, c_short, c_void_p, pointer
+from ctypes import (
+    POINTER,
+    Array,
+    Structure,
+    addressof,
+    byref,
+    c_float,
+    c_int,
+    c_int64,
+    c_short,
+    c_void_p,
+    pointer,
+)
 from typing import TYPE_CHECKING, Any
 
 from dlrover_nb.core.runtime.kernels.bell_requests import Answer, Bell, Outcome, Parameters, Request
@@ -14,6 +26,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from dlrover_nb.core.runtime.kernels.rates import StepTable
+    from dlrover_nb.core.runtime.kernels.rule import Rule
 
     Ids = NDArray[np.int64]
     Floats = NDArray[np.float32]
@@ -28,9 +43,16 @@ class PollDescriptor(Structure):
 class Arrays(Structure):
     """Where the arrays of a request are, and room for those of its answer."""
 
-    _fields_ = tuple(
-        (name, c_void_p) for name in ("push", "pull", "gradients", "dense_gradient", "rows", "dense")
+    _fields_ = (
+        *((name, c_void_p) for name in ("push", "pull", "gradients", "dense_gradient", "rows", "dense")),
+        ("age_class", c_int64),
     )
+
+
+class Step(Structure):
+    """A step of the dense part: the numbers of its rule (`Rule` of kernel.h), and Adam's step sizes."""
+
+    _fields_ = (("rule", c_float * 6), ("corrections", c_void_p), ("n_correction", c_int64))
 
 
 class PlainServer:
@@ -52,6 +74,8 @@ class PlainServer:
     def __init__(self, library: ctypes.CDLL, numbers: NDArray[np.void]) -> None:
         self._c, self._numbers = library, numbers
         self._corrections: Floats | None = None
+        self._table: StepTable | None = None
+        self._steps: Array[Step] | None = None
         self.parameters = Parameters()
 
     def begin(self, epoch: int, steps: tuple[Floats | None, int, int]) -> None:
@@ -63,6 +87,13 @@ class PlainServer:
             self.parameters.n_correction = len(self._corrections)
         self.parameters.update_s = self.parameters.lookup_s = self.parameters.late_s = 0.0
         self.parameters.n_answered = 0
+
+    def step_by_age(self, table: StepTable | None) -> None:
+        """Take the steps of the dense part from a table with one for each class of age; None: all are own."""
+        if table is not self._table:
+            self._table = table
+            self._steps = None if table is None else steps_of(table)
+        self.parameters.dense_steps = None if self._steps is None else addressof(self._steps)
 
     def serve(self, bells: Sequence[Bell], others: Sequence[int], timeout_s: float, *, n_thread: int) -> None:
         """Serve until a request waits for Python, another descriptor is ready, or the time is over.
@@ -84,7 +115,12 @@ class PlainServer:
         self._c.serve_one(addressof(self.parameters), byref(bell))
 
     def exchange(
-        self, pushed: tuple[Ids, Floats, Floats], wanted: Ids, out: tuple[Floats, Floats]
+        self,
+        pushed: tuple[Ids, Floats, Floats],
+        wanted: Ids,
+        out: tuple[Floats, Floats],
+        *,
+        age_class: int = 0,
     ) -> tuple[float, float] | None:
         """Serve a request that came in a message, whose arrays have the shapes of the store.
 
@@ -94,6 +130,8 @@ class PlainServer:
             Distinct ids [n], their gradients [n, width], and that of the dense slice [m] or none.
         wanted, out
             Ids to read, and where rows [len(wanted), width] and the dense slice are written.
+        age_class
+            Of the dense gradient, where steps follow the age.
 
         Returns
         -------
@@ -105,9 +143,25 @@ class PlainServer:
         request = Request(
             epoch=parameters.epoch, n_push=len(ids), n_dense=len(dense_gradient), n_pull=len(wanted)
         )
-        arrays = Arrays(*(each.ctypes.data for each in (ids, wanted, gradients, dense_gradient, *out)))
+        places = (each.ctypes.data for each in (ids, wanted, gradients, dense_gradient, *out))
+        arrays = Arrays(*places, age_class=age_class)
         outcome = self._c.exchange(addressof(parameters), byref(request), byref(arrays), byref(answer))
         return None if outcome != Outcome.ANSWERED else (answer.update_s, answer.lookup_s)
+
+
+def steps_of(table: StepTable) -> Array[Step]:
+    """Return a table of steps as the kernel reads it, valid as long as the table is."""
+    steps = (Step * len(table.rules))()
+    for step, rule, sizes in zip(steps, table.rules, table.sizes, strict=True):
+        step.rule[:] = numbers_of(rule)
+        if sizes is not None:
+            step.corrections, step.n_correction = sizes.ctypes.data, len(sizes)
+    return steps
+
+
+def numbers_of(rule: Rule) -> tuple[float, ...]:
+    """Return what `Rule` of kernel.h holds."""
+    return (rule.learning_rate, rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2, rule.epsilon)
 
 
 def readable(array: NDArray[Any]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ the kernels know nothing of factors. A push of factor 1 takes the model's own ru
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CheckpointError
@@ -24,6 +24,16 @@ _MOST_COUNTED = 1 << 24  # a float32 counts no further
 MOST_KEPT = 64  # factors whose rule is kept: a job has about as many as workers
 
 
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """Steps of several factors of the rate: of each the rule and, for Adam, its sizes of `n_step` steps."""
+
+    factors: tuple[float, ...] = ()
+    n_step: int = -1
+    rules: tuple[Rule, ...] = ()
+    sizes: tuple[Floats | None, ...] = ()
+
+
 class Rates:
     """What kernels need for a step: the rule, and for Adam its step sizes, for each factor of the rate.
 
@@ -36,7 +46,14 @@ class Rates:
     def __init__(self, rule: Rule) -> None:
         self._rule, self._own = rule, _with_corrections(rule)
         self._others: dict[float, tuple[Rule, Corrections | None]] = {}
+        self._table = StepTable()
         self._most_steps = 0  # the largest number of updates of any parameter
+
+    def of(self, rule: Rule) -> Rates:
+        """Return the same of another rule, which goes on after the steps so far."""
+        rates = Rates(rule)
+        rates.made_steps(self._most_steps)
+        return rates
 
     def step(self, factor: float) -> tuple[Rule, Floats | None]:
         """Return the rule and the step sizes of the next step."""
@@ -53,6 +70,16 @@ class Rates:
             return None, self._most_steps, MOST_STEPS
         table = corrections.up_to(self._most_steps + _AHEAD)
         return table, self._most_steps, MOST_STEPS if corrections.is_whole else len(table) - 1
+
+    def table(self, factors: tuple[float, ...]) -> StepTable:
+        """Return a step for each of some factors, for as many steps as `ahead` is for."""
+        corrections = self._own[1]
+        n_step = 0 if corrections is None else len(corrections.up_to(self._most_steps + _AHEAD))
+        if (factors, n_step) != (self._table.factors, self._table.n_step):
+            steps = tuple(self._scaled(factor) for factor in factors)
+            sizes = tuple(each.up_to(n_step - 1) if each else None for _, each in steps)
+            self._table = StepTable(factors, n_step, tuple(rule for rule, _ in steps), sizes)
+        return self._table
 
     def made_steps(self, most: int) -> None:
         """Record steps that a kernel made itself."""

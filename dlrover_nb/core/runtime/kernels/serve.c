@@ -1,9 +1,9 @@
 /* Requests that workers ring for (bell_requests.py), served without Python: exchanging.py, with the same bits.
  * `exchange` serves those that came in messages as well, when Python has read them.
  *
- * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
- * new rows for which the map grows, rows to save for which there is no room. So nothing here answers with an error,
- * and what Python answers does not depend on this file.
+ * What is not plain is left to Python: another epoch, a round or rate of its own, gradients to be gathered,
+ * gradients or places that look wrong, new rows for which the map grows, rows to save for which there is no room.
+ * So nothing here answers with an error, and what Python answers does not depend on this file.
  *
  * Where the PS may use several cores, the calling thread gets help while more requests than one are there at a
  * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
@@ -75,7 +75,7 @@ static int are_few(const Request *r)
 static int is_plain(const Store *store, const Bell *bell)
 {
     const Request *r = &bell->request;
-    if (!bell->is_open || r->epoch != store->epoch || r->step <= bell->step || r->rate != 1.0)
+    if (!bell->is_open || r->epoch != store->epoch || r->step <= bell->step || r->rate != 1.0 || r->n_row)
         return 0;
     return (!r->n_push || r->width == store->width) && (!r->n_dense || r->n_dense == store->n_dense);
 }
@@ -139,7 +139,7 @@ static int exchange_with(Store *store, const Request *r, const Arrays *arrays, A
     if (!has_steps)
         return NOT_PLAIN;
     if (r->n_dense)
-        push_dense(store, arrays->dense_gradient);
+        push_dense(store, arrays->dense_gradient, arrays->age_class);
     const double updated_s = now_s();
     find_rows(store, &pulled);
     pull_rows(store, &pulled, arrays->rows);
@@ -164,6 +164,16 @@ int64_t exchange(Store *store, const Request *request, const Arrays *arrays, Ans
     return outcome;
 }
 
+/* Count how old was what the request of a bell brought. */
+static void count_age(Store *store, const Bell *bell, const Arrays *arrays)
+{
+    const Request *r = &bell->request;
+    const double at_s = now_s();
+    lock_counts(store);
+    count_exchange(bell->reader, r->n_push || r->n_dense, arrays->push, r->n_push, arrays->pull, r->n_pull, at_s);
+    unlock_counts(store);
+}
+
 static int64_t serve_slab(Store *store, Bell *bell)
 {
     const Request *r = &bell->request;
@@ -176,7 +186,7 @@ static int64_t serve_slab(Store *store, Bell *bell)
         end_of(bell, dense_answer_at, store->n_dense, sizeof(float)) < 0)
         return NOT_PLAIN;
     uint8_t *slab = bell->slab;
-    const Arrays arrays = {
+    Arrays arrays = {
         .push = (const int64_t *)(slab + r->at),
         .pull = (const int64_t *)(slab + pull_at),
         .gradients = (const float *)(slab + rows_at),
@@ -184,7 +194,15 @@ static int64_t serve_slab(Store *store, Bell *bell)
         .rows = (float *)(slab + r->answer_at),
         .dense = (float *)(slab + dense_answer_at),
     };
-    return exchange(store, r, &arrays, &bell->answer);
+    if (store->dense_steps && bell->reader) {
+        lock_counts(store);
+        arrays.age_class = age_class(bell->reader);
+        unlock_counts(store);
+    }
+    const int64_t outcome = exchange(store, r, &arrays, &bell->answer);
+    if (outcome == ANSWERED && bell->reader)
+        count_age(store, bell, &arrays);
+    return outcome;
 }
 
 static void ring(const Bell *bell)
@@ -192,34 +210,6 @@ static void ring(const Bell *bell)
     /* one answer is pending at most, so the pipe has room; a lost one is asked for again */
     if (write(bell->answers, &bell->answer, sizeof bell->answer) < 0)
         return;
-}
-
-/* gradient_ages.py's class_of */
-static int64_t class_of_age(int64_t age)
-{
-    if (age < 2)
-        return age > 0 ? age : 0;
-    const int power = 63 - __builtin_clzll((uint64_t)age);
-    const int64_t number = 2 * power + ((age >> (power - 1)) & 1);
-    return number < AGE_CLASSES ? number : AGE_CLASSES - 1;
-}
-
-/* update_ages.py's UpdateAges.count: the age of what a request brought, in updates of others. */
-static void count_age(Store *store, const Bell *bell)
-{
-    Reader *reader = bell->reader;
-    if (!reader)
-        return;
-    lock_counts(store);
-    const int64_t n_other = *reader->n_update - reader->n_own;
-    if (bell->request.n_push || bell->request.n_dense) {
-        reader->counts[class_of_age(n_other - reader->n_read[reader->lag])]++;
-        reader->n_own++;
-        ++*reader->n_update;
-    }
-    reader->n_read[1] = reader->n_read[0];
-    reader->n_read[0] = n_other;
-    unlock_counts(store);
 }
 
 /* Serve the request of a bell; what is left to Python is `pending`. */
@@ -237,7 +227,6 @@ void serve_one(Store *store, Bell *bell)
     bell->pending = serve_slab(store, bell);
     if (bell->pending == ANSWERED) {
         bell->step = r->step;
-        count_age(store, bell);
         ring(bell);
     }
 }

@@ -6,6 +6,7 @@
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
     double rate, rung_s;
+    int64_t n_row; /* of a batch whose gradients are gathered, which Python does */
 } Request;
 
 typedef struct {
@@ -13,13 +14,27 @@ typedef struct {
     double update_s, lookup_s;
 } Answer;
 
-enum { AGE_CLASSES = 24 };
+enum { AGE_CLASSES = 24, SECOND_CLASSES = 32, WATCHED = 4096, MOST_WATCHED = WATCHED / 2, WINDOW = 32, PERIOD = 2048 };
+
+/* Rows whose updates are counted: those whose mixed id is below a limit, which halves when they become too many. Of so
+ * many exchanges in a period the first ones are noted: then gradients of what they read are counted. */
+typedef struct {
+    int64_t n_row, limit, generation; /* rows, the limit, and how often all of it was forgotten */
+    int64_t n_exchange, n_open;       /* exchanges so far, and noted ones whose gradients have not come yet */
+    int64_t ids[WATCHED];             /* the id + 1; 0: none is here */
+    uint32_t n_update[WATCHED];
+} Watched;
 
 /* What a connection has read and pushed: its updates, those of others when it read last and the time before, and how
- * many of its gradients were of each class of age. The reading that a gradient is of is the one at `lag`. */
+ * many of its gradients were of each class of age. The reading that a gradient is of is the one at `lag`. The same of
+ * each watched row, with the exchanges that read it. */
 typedef struct {
     int64_t *n_update; /* of all connections */
-    int64_t lag, n_own, n_read[2], counts[AGE_CLASSES];
+    Watched *watched;
+    int64_t lag, n_own, n_read[2], counts[AGE_CLASSES], seconds[SECOND_CLASSES], row_counts[AGE_CLASSES];
+    double read_s[2];
+    int64_t generation, is_noted[2];
+    uint32_t n_exchange, own[WATCHED], others[2][WATCHED], read_at[2][WATCHED];
 } Reader;
 
 /* A worker's slab and bell. */
@@ -41,5 +56,10 @@ typedef struct {
     const int64_t *push, *pull; /* ids */
     const float *gradients, *dense_gradient;
     float *rows, *dense;
+    int64_t age_class; /* of the dense gradient */
 } Arrays;
+
+int64_t age_class(const Reader *reader);
+void count_exchange(Reader *reader, int64_t has_pushed, const int64_t *pushed, int64_t n_pushed, const int64_t *pulled,
+                    int64_t n_pulled, double at_s);
 #endif

@@ -153,6 +153,7 @@ typedef struct {
     const int64_t *starts; /* of stripes among rows, or dense parameters */
     const float *gradients;
     float *out;
+    Step dense; /* step of the dense part */
 } Work;
 
 /* Do the work of each stripe, first of those whose locks are free. */
@@ -279,7 +280,7 @@ static void pull_stripe(const Work *work, int64_t i)
 void push_rows(Store *store, const Rows *rows, const float *gradients)
 {
     int64_t starts[STRIPES + 1];
-    const Work work = {store, rows, starts, gradients, NULL};
+    const Work work = {.store = store, .rows = rows, .starts = starts, .gradients = gradients};
     if (!store->locks) {
         update_some(&work, rows->slots, NULL, rows->n);
         return;
@@ -292,7 +293,7 @@ void push_rows(Store *store, const Rows *rows, const float *gradients)
 void pull_rows(Store *store, const Rows *rows, float *out)
 {
     int64_t starts[STRIPES + 1];
-    const Work work = {store, rows, starts, NULL, out};
+    const Work work = {.store = store, .rows = rows, .starts = starts, .out = out};
     if (!store->locks) {
         gather_some(&work, rows->slots, NULL, rows->n);
         return;
@@ -309,7 +310,7 @@ static void push_dense_stripe(const Work *work, int64_t i)
     const int64_t first = store->n_trained > start ? store->n_trained : start; /* of the averages */
     if (start < last)
         update_dense(store->kind, store->dense + start, store->n_dense, work->gradients + start, last - start,
-                     store->rule, store->corrections, store->n_correction);
+                     &work->dense.rule, work->dense.corrections, work->dense.n_correction);
     if (first < stop)
         average_dense(store->dense + first, store->decay + (first - store->n_trained), work->gradients + first,
                       stop - first);
@@ -321,10 +322,11 @@ static void read_dense_stripe(const Work *work, int64_t i)
     memcpy(work->out + start, work->store->dense + start, (size_t)(work->starts[i + 1] - start) * sizeof(float));
 }
 
-static void for_dense(Store *store, void (*do_stripe)(const Work *, int64_t), const float *gradients, float *out)
+static void for_dense(Store *store, void (*do_stripe)(const Work *, int64_t), const float *gradients, Step step,
+                      float *out)
 {
     int64_t starts[STRIPES + 1] = {0, store->n_dense};
-    const Work work = {store, NULL, starts, gradients, out};
+    const Work work = {store, NULL, starts, gradients, out, step};
     if (!store->locks) {
         do_stripe(&work, 0);
         return;
@@ -335,13 +337,15 @@ static void for_dense(Store *store, void (*do_stripe)(const Work *, int64_t), co
 }
 
 /* Apply one step to the dense parameters. */
-void push_dense(Store *store, const float *gradient)
+/* Apply one step to the dense part, by a gradient of a class of age. */
+void push_dense(Store *store, const float *gradient, int64_t age_class)
 {
-    for_dense(store, push_dense_stripe, gradient, NULL);
+    const Step own = {*store->rule, store->corrections, store->n_correction};
+    for_dense(store, push_dense_stripe, gradient, store->dense_steps ? store->dense_steps[age_class] : own, NULL);
 }
 
 void read_dense(Store *store, float *out)
 {
     if (out != store->dense)
-        for_dense(store, read_dense_stripe, NULL, out);
+        for_dense(store, read_dense_stripe, NULL, (Step){0}, out);
 }

@@ -57,6 +57,7 @@ typedef struct {
     int64_t n_pending;                   /* rows to send */
     Saving *saving;                      /* NULL: no copy is being made */
     float amplitude, first_state;
+    const Step *dense_steps; /* of the dense part, by class of age; NULL: all are the own one */
     Locks *locks; /* NULL: one thread serves */
 } Store;
 
@@ -76,6 +77,6 @@ int find_or_create_rows(Store *store, const Rows *rows);
 int promise_saves(Store *store, int64_t n);
 void push_rows(Store *store, const Rows *rows, const float *gradients);
 void pull_rows(Store *store, const Rows *rows, float *out);
-void push_dense(Store *store, const float *gradient);
+void push_dense(Store *store, const float *gradient, int64_t age_class);
 void read_dense(Store *store, float *out);
 #endif

@@ -98,8 +98,13 @@ def validate_job(
 def _check_exchange(spec: JobSpec) -> None:
     if not spec.exchange.is_plain and spec.sync in {Sync.BSP, Sync.ALLREDUCE}:
         raise InvalidValueError(
-            f"exchange ({spec.exchange.words}) needs sync asp or ssp, got {spec.sync}: gradients of a round "
-            "are kept and summed as they are; leave one of the two out"
+            f"exchange ({spec.exchange.words}) needs sync asp, ssp or gba, got {spec.sync}: gradients of a "
+            "round are kept and summed as they are; leave one of the two out"
+        )
+    if spec.exchange.dense_every > 1 and spec.sync is Sync.GBA:
+        raise InvalidValueError(
+            f"exchange.dense_every must be 1 with sync gba, got {spec.exchange.dense_every}: gradients of "
+            "a batch are in one step as a whole; leave dense_every out"
         )
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Gradients = tuple[NDArray[np.int64], Floats, Floats]  # distinct rows, their gradients, the dense gradient
 
+_FIRST = np.zeros(1, np.int64)
+
 
 class Rounds:
     """Gradients of the open round on one PS."""
@@ -79,14 +81,16 @@ def weighted_sum(parts: Sequence[Gradients], weights: Sequence[float]) -> Gradie
     """
     if len(parts) == 1 and weights[0] == 1.0:
         return parts[0]
-    rows, inverse = kernel().distinct(np.concatenate([part[0] for part in parts]))
-    width = next((part[1].shape[1] for part in parts if part[1].ndim > 1), 0)
-    gradients = np.zeros((len(rows), width), np.float32)
+    own_kernel = kernel()
+    rows, inverse = own_kernel.distinct(np.concatenate([part[0] for part in parts]))
+    gradients = np.zeros((len(rows), parts[0][1].shape[1]), np.float32)
     dense, start = np.zeros_like(parts[0][2]), 0
     for (own_rows, own, own_dense), share in zip(parts, weights, strict=True):
         weight = np.float32(share)
         if len(own_rows):
-            gradients[inverse[start : start + len(own_rows)]] += weight * own  # distinct within one worker
-        dense += weight * own_dense
+            places = inverse[start : start + len(own_rows)]  # distinct within one worker
+            own_kernel.add_rows(gradients, places, own, weight)
+        if len(own_dense):
+            own_kernel.add_rows(dense[None], _FIRST, own_dense[None], weight)
         start += len(own_rows)
     return rows, gradients, dense

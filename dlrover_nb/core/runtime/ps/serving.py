@@ -11,6 +11,8 @@ parameters are written there. Then it rings for most of its exchanges, and the c
 that are plain while this thread waits (`kernels.bell_requests`); the same code as for messages serves the
 rest.
 
+In GBA gradients are gathered into global batches (`gathering`), which is never plain to the kernel.
+
 In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
 `round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one
 releases it.
@@ -61,11 +63,14 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
 from dlrover_nb.core.runtime.exchange.shared_block import SharedArray, aligned
 from dlrover_nb.core.runtime.exchange.wire import encode, n_byte
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
+from dlrover_nb.core.runtime.ps.gathering import Gathering
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
 from dlrover_nb.core.runtime.store import StorePart
+from dlrover_nb.core.runtime.store.stale_steps import normalised_factors
+from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,13 +98,15 @@ _EXCHANGE_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 1), (_IDS, 1))
 _CHUNK_ARRAYS = ((_IDS, 1), (_FLOAT, 2), (_FLOAT, 2))
 
 
-def apply(
+def apply(  # noqa: PLR0913 - the age by keyword
     request: Exchange,
     arrays: Arrays,
     out: Answer,
     store: ParameterStore,
     rounds: Rounds,
     accounting: TimeAccounting,
+    *,
+    age_class: int = 0,
 ) -> tuple[float, float | None]:
     """Apply the gradients of a request, and maybe read what it asks for as well.
 
@@ -111,6 +118,8 @@ def apply(
         Where rows [k, width] and the dense slice are written.
     rounds
         Gradients that wait for the end of their round.
+    age_class
+        Of the gradients, where steps follow it.
 
     Returns
     -------
@@ -125,7 +134,8 @@ def apply(
     ids, gradients, dense_gradient, wanted = arrays
     accounting.switch(Part.UPDATE)
     if request.done is None and request.rate == 1.0:
-        took_s = store.exchange(request.ps_epoch, (ids, gradients, dense_gradient), wanted, out)
+        pushed = ids, gradients, dense_gradient
+        took_s = store.exchange(request.ps_epoch, pushed, wanted, out, age_class=age_class)
         if took_s is not None:
             whole_s = accounting.switch(Part.OTHER)
             accounting.share(Part.LOOKUP, min(1.0, took_s[1] / whole_s) if whole_s > 0 else 0.0)
@@ -136,7 +146,8 @@ def apply(
     if len(ids):
         store.push(ids, gradients, request.rate)
     if len(dense_gradient):
-        store.push_dense(dense_gradient, request.rate)
+        factor = store.dense_factors[age_class] if store.dense_factors else 1.0
+        store.push_dense(dense_gradient, request.rate * factor)
     return accounting.switch(Part.LOOKUP), None
 
 
@@ -192,6 +203,7 @@ class Serving:
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self.ages = UpdateAges(spec)
+        self._gathering: Gathering | None = None
         self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
         self._forgotten: set[str] = set()  # workers that were given up; their names are not used again
 
@@ -203,13 +215,25 @@ class Serving:
     def open(self, store: ParameterStore, epoch: int) -> None:
         """Serve `store` under `epoch` from now on."""
         self.store, self.epoch, self._applied = store, epoch, {}
+        is_normalised = self._spec.stale_steps is StaleSteps.NORMALISED
+        store.dense_factors = normalised_factors() if is_normalised else ()
         self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
         self.ages.begin(self._slabs.bells.values())
+        is_gathering = self._spec.sync is Sync.GBA
+        self._gathering = Gathering(self._spec, self.ages, store) if is_gathering else None
 
     def close(self) -> None:
         """Stop serving and release the store."""
-        self.store, self.epoch = None, NO_EPOCH
+        self.store, self.epoch, self._gathering = None, NO_EPOCH, None
+
+    def settle(self) -> None:
+        """Apply all gradients that workers believe to be applied: before the store is copied or moves.
+
+        All workers are paused then, so no gradients come between this and what it is done for.
+        """
+        if self._gathering is not None:
+            self._gathering.settle()
 
     def serve(self) -> None:
         """Answer the pending requests."""
@@ -231,8 +255,8 @@ class Serving:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Members of the rounds of this PS."""
-        return self._barrier.members
+        """Members of the rounds of this PS, or workers whose gradients it gathers."""
+        return self._barrier.members if self._gathering is None else self._gathering.members
 
     def forget(self, worker: str) -> None:
         """Refuse all requests of a worker that was given up, and remove it from the rounds."""
@@ -240,6 +264,8 @@ class Serving:
         for identity in self._slabs.bells:
             if worker_of(identity) == worker:
                 self._slabs.refuse(identity)
+        if self._gathering is not None:
+            self._gathering.forget(worker)
         self._send_releases(self._barrier.leave(worker))
 
     def adjust(self, sizes: Mapping[str, int], accumulate: Mapping[str, int]) -> None:
@@ -413,10 +439,8 @@ class Serving:
             out = store.new_answer(len(pull_rows), is_copied=is_copied)
         update_s, lookup_s = 0.0, None
         if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
-            n_round = self._rounds.n_applied
-            update_s, lookup_s = apply(request, arrays, out, store, self._rounds, self._accounting)
+            update_s, lookup_s = self._update(identity, request, arrays, out, store)
             self._applied[identity] = request.step
-            self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
         if lookup_s is None:
             lookup_s = read(pull_rows, out, store, self._accounting)
         scales: Sequence[float]
@@ -434,11 +458,33 @@ class Serving:
         if in_slab:
             self._slabs.keep_answer(identity, request.step, frames)
 
+    def _age_class(self, identity: bytes, request: Exchange, store: ParameterStore) -> int:
+        """Return the class of the age of a request's gradients, where steps follow it."""
+        follows = bool(store.dense_factors) and request.done is None
+        return self.ages.class_of_next(identity, worker_of(identity)) if follows else 0
+
+    def _update(
+        self, identity: bytes, request: Exchange, arrays: Arrays, out: Answer, store: ParameterStore
+    ) -> tuple[float, float | None]:
+        """Apply or gather the gradients of a request; `apply`."""
+        if self._gathering is not None:
+            self._accounting.switch(Part.UPDATE)
+            rows, row_gradients, dense, _ = arrays
+            self._gathering.take(identity, worker_of(identity), request, (rows, row_gradients, dense))
+            return self._accounting.switch(Part.LOOKUP), None
+        n_round = self._rounds.n_applied
+        age_class = self._age_class(identity, request, store)
+        took_s = apply(request, arrays, out, store, self._rounds, self._accounting, age_class=age_class)
+        self._count_age(identity, request, arrays, is_new_round=self._rounds.n_applied > n_round)
+        return took_s
+
     def _count_age(self, identity: bytes, request: Exchange, arrays: Arrays, *, is_new_round: bool) -> None:
         """Count how old the gradients of a request were, or those of the round that it names."""
         if request.done is None:
             has_pushed = bool(len(arrays[0]) or len(arrays[2]))
-            self.ages.count(identity, worker_of(identity), has_pushed=has_pushed)
+            self.ages.count(
+                identity, worker_of(identity), has_pushed=has_pushed, pushed=arrays[0], pulled=arrays[3]
+            )
         elif is_new_round:
             self.ages.count_round(worker for worker, _ in request.done.contributors)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.kernels.rates import Rates
+from dlrover_nb.core.runtime.kernels.rates import Rates, scaled
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
@@ -60,6 +60,9 @@ class ParameterStore:
     ----------
     served
         Rows that were pulled and pushed, by bucket.
+    dense_factors
+        Factors of the learning rate of the dense part, by the class of a gradient's age; empty: they do not
+        depend on it.
     """
 
     def __init__(
@@ -73,6 +76,13 @@ class ParameterStore:
         self._pending = PendingRows(self._rows)
         self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.served = ServedRows()
+        self.dense_factors: tuple[float, ...] = ()
+
+    def scale_rate(self, factor: float) -> None:
+        """Take all steps from now on with `factor` times the model's learning rate."""
+        rule = self._rule if factor == 1.0 else scaled(self._rule, factor)
+        self._rates = self._rates.of(rule)
+        self._server = self._kernel.plain_server(rule)
 
     @property
     def n_held(self) -> NDArray[np.int64]:
@@ -164,21 +174,29 @@ class ParameterStore:
         self._dense.describe(parameters)
         self.served.describe(parameters)
         self._server.begin(epoch, self._rates.ahead())
+        self._server.step_by_age(self._rates.table(self.dense_factors) if self.dense_factors else None)
         return self._server
 
     def exchange(
-        self, epoch: int, pushed: tuple[Ids, Floats, Floats], wanted: Ids, out: tuple[Floats, Floats]
+        self,
+        epoch: int,
+        pushed: tuple[Ids, Floats, Floats],
+        wanted: Ids,
+        out: tuple[Floats, Floats],
+        *,
+        age_class: int = 0,
     ) -> tuple[float, float] | None:
         """Push rows and the dense slice, then read both, in one call of a kernel: `PlainServer.exchange`.
 
-        None: nothing was done, as the single methods have to do it.
+        The dense step is that of `dense_factors` for a class of age. None: nothing was done, as the single
+        methods have to do it.
         """
         ids, gradients, dense = pushed
         width, n_dense = self.answer_shape
         fits = gradients.shape == (len(ids), width) or not (len(ids) or gradients.size)
         if not fits or len(dense) not in (0, n_dense) or (server := self.plain_server(epoch)) is None:
             return None
-        took_s = server.exchange(pushed, wanted, out)
+        took_s = server.exchange(pushed, wanted, out, age_class=age_class)
         self.settle(server)
         return took_s
 

@@ -236,8 +236,13 @@ class PsClient:
             arrays = [*gradients, pull_rows]
             parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
             self._forms[i] = form if answer_at == NO_SLAB else None
-            exchange = Exchange(self._epoch, self._step, done, rate, answer_at, form)
+            n_row = self._n_gathered(push)
+            exchange = Exchange(self._epoch, self._step, done, rate, answer_at, form, n_row)
             self._send(i, Exchanged, self._links[i].exchange(exchange, parts), parts)
+
+    def _n_gathered(self, push: Push | None) -> int:  # noqa: ARG002 - of `GbaClient`
+        """Return the rows of the batch of gradients that PS gather; 0: they apply them, or there are none."""
+        return 0
 
     def _packed(self, i: int, gradients: Arrays, *, is_last: bool) -> tuple[Arrays, Form | None]:
         """Return gradients as they travel to PS i, and their form; None: they are not packed."""
@@ -338,6 +343,13 @@ class PsClient:
         """Whether it answers the current request, not a repeated one."""
         of_epoch = getattr(message, "ps_epoch", None) == self._epoch
         return of_epoch and getattr(message, "step", self._step) == self._step
+
+
+class GbaClient(PsClient):
+    """A client whose gradients PS gather into global batches."""
+
+    def _n_gathered(self, push: Push | None) -> int:
+        return 0 if push is None or push.refusal is not None else len(push.batch.labels)
 
 
 def _part(batch: PreparedBatch, i: int) -> slice:

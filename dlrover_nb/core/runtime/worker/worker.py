@@ -32,7 +32,13 @@ from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys
 from dlrover_nb.core.runtime.process.agent import LEAVING_ALONE_S, REPORT_EVERY_S
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
-from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError, Pending, PsClient
+from dlrover_nb.core.runtime.worker.ps_client import (
+    ExchangeDroppedError,
+    FencedError,
+    GbaClient,
+    Pending,
+    PsClient,
+)
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -379,7 +385,9 @@ class Worker:
 
     def _new_client(self, train: Train) -> PsClient:
         kind: Callable[..., PsClient] = PsClient
-        if self._config.spec.sync is not Sync.ASP:
+        if self._config.spec.sync is Sync.GBA:
+            kind = GbaClient
+        elif self._config.spec.sync.waits:
             synchronous = BspClient if self._config.spec.sync is Sync.BSP else SspClient
             kind = partial(synchronous, worker=self._config.node)
         return kind(

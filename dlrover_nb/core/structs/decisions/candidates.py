@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
 
+from dlrover_nb.core.basics.percents import signed_fraction
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, ScalePlan
+from dlrover_nb.core.structs.training.quality import CurveOrigin
 
 SPEEDS = ("samples_per_s", "low", "high", "mean_low", "mean_high")  # of a prediction
 REST, HOST = "rest", "host"  # parts of an iteration: what no term explains, and other work on the host
+UNKNOWN_QUALITY = "not known yet"
+SOURCES = {
+    CurveOrigin.REHEARSAL: "by a rehearsal",
+    CurveOrigin.RUNS: "by this job",
+    CurveOrigin.SIMILAR: "by similar jobs",
+}
 EFFORT_UNIT = "cores (8 GiB as one)"  # of `ResourcePlan.effort`
 
 
@@ -75,6 +83,68 @@ class TermShare:
 
 
 @dataclass(frozen=True, slots=True)
+class WayChange:
+    """Change of AUC with another way of applying gradients in the same plan, with its 90 % band."""
+
+    way: str
+    auc: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class QualityChange:
+    """Held-out quality that a plan leads to, less that of the present plan, with 90 % bands.
+
+    Parameters
+    ----------
+    auc, auc_low, auc_high
+        Of the area under the ROC curve, a fraction: below 0 is worse.
+    loss, loss_low, loss_high
+        Of the mean held-out loss in nats: above 0 is worse.
+    age, age_now
+        Mean age of gradients in the plan and in the present one, in updates by other workers.
+    origins
+        Where the curves behind it were measured; empty: none was needed, as nothing makes a difference.
+    first_low
+        Low end of the change of AUC against the plan that the job was submitted with, which a bound counts.
+    n_row
+        Rows of the longest of these runs; 0 without any.
+    ways
+        What other ways of applying gradients would change, where that is measured.
+    """
+
+    auc: float
+    auc_low: float
+    auc_high: float
+    loss: float
+    loss_low: float
+    loss_high: float
+    age: float
+    age_now: float
+    origins: tuple[CurveOrigin, ...] = ()
+    first_low: float = 0.0
+    n_row: int = 0
+    ways: tuple[WayChange, ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the plan makes no difference."""
+        return self.auc == self.auc_low == self.auc_high == 0.0
+
+    @property
+    def words(self) -> str:
+        """The change of AUC with its band: ``-0.003 (-0.006 to -0.001)``."""
+        return "as now" if self.is_none else with_band(self.auc, self.auc_low, self.auc_high)
+
+    @property
+    def source(self) -> str:
+        """Where it was measured, in words that follow ``measured``; empty: nowhere."""
+        names = " and ".join(SOURCES[origin] for origin in self.origins)
+        return f"{names} of {self.n_row:,} rows" if names else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan with its predicted gain and cost."""
 
@@ -92,6 +162,7 @@ class Candidate:
     margin_s: float | None = None  # from the predicted finish to the deadline; negative: late
     in_budget: float | None = None  # probability that the rest of the total budget is enough; None: no limit
     end_cost: float | None = None  # money until the end, with the job's fixed nodes; None as above
+    quality: QualityChange | None = None  # against the present plan; None: not known yet
 
     @property
     def chance(self) -> float | None:
@@ -125,11 +196,27 @@ class ParetoFront:
     n_plan: int  # number of evaluated plans
     currency: str
     why_empty: str = ""  # which constraint leaves no plan at all
+    with_auc: tuple[Candidate, ...] = ()  # nothing beats them in cost, throughput and expected AUC together
 
     @property
     def cost_unit(self) -> str:
         """Unit of `Candidate.cost`."""
         return cost_unit(self.current, self.currency)
+
+
+def is_worth_telling(change: QualityChange | None) -> bool:
+    """Whether a change of quality is known and makes a difference."""
+    return change is not None and not change.is_none
+
+
+def auc_words(change: QualityChange | None) -> str:
+    """Return a change of AUC in words; that it is not known where it is not."""
+    return UNKNOWN_QUALITY if change is None else change.words
+
+
+def with_band(auc: float, low: float, high: float) -> str:
+    """Return a change of AUC with its band."""
+    return f"{signed_fraction(auc)} ({signed_fraction(low)} to {signed_fraction(high)})"
 
 
 def cost_unit(candidate: Candidate, currency: str) -> str:

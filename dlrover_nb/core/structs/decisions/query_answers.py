@@ -21,11 +21,14 @@ class Weighed:
         Its predicted gain and cost; None while no prediction is possible.
     refusal
         Why a decision for it would be refused now (which bound, what is possible); empty: not refused.
+    caution
+        What to know before a decision for it, which is not refused for that; empty: nothing.
     """
 
     plan: ResourcePlan
     candidate: Candidate | None
     refusal: str = ""
+    caution: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    RateScaling,
+    StaleSteps,
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
@@ -271,6 +273,7 @@ _RANGES = {  # far beyond what any job needs: what is larger is a slip, and woul
     "checkpoint_every_s": (0, 10**9),
     "max_skipped_batches": (0, 10**9),
     "max_restarts_per_error": (0, 10**9),
+    "learning_rate_warmup": (0, 10**9),
     "priority": (0, 10**9),
     "heartbeat_timeout_s": (1, 10**9),  # nodes report each second
 }
@@ -306,6 +309,28 @@ def _check_tags(tags: tuple[str, ...]) -> None:
         raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(tags)}")
 
 
+def _check_steps(spec: JobSpec) -> None:
+    """Refuse steps that follow an age which there is not."""
+    if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
+        raise InvalidValueError(
+            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is applied "
+            "late; leave stale_steps out"
+        )
+    if spec.learning_rate_scaling is RateScaling.NONE:
+        return
+    if spec.sync is Sync.ALLREDUCE or spec.foreign is not None:
+        raise InvalidValueError(
+            f"learning_rate_scaling {spec.learning_rate_scaling} is for jobs of ours with parameter servers, "
+            "which apply the learning rate; leave it out"
+        )
+    if spec.rows_of_step(1) == spec.rows_of_step(2) == spec.rows_of_step(3):
+        what = "without a global_batch" if spec.global_batch is None else "with a global_batch"
+        raise InvalidValueError(
+            f"learning_rate_scaling {spec.learning_rate_scaling} follows the rows of one step, which are the "
+            f"same for any number of workers in {spec.sync} {what}; leave it out"
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class JobSpec(BareRepr):
     """The specification of a job.
@@ -322,7 +347,8 @@ class JobSpec(BareRepr):
         Samples of one mini-batch of all workers together (the B of m = B/w): the workers that train share it,
         however many there are, and `batch_size` is the unit of shards alone. None: `batch_size` holds for
         each worker, so more workers make a larger step. A job of another program divides its batch itself:
-        there it counts in the model alone, and a step of unknown size counts as `batch_size`.
+        there it counts in the model alone, and a step of unknown size counts as `batch_size`. With
+        sync GBA PS gather it, from batches of `batch_size`; None: they gather a batch of each worker.
     n_epoch
         Passes over the training rows.
     shard_batches
@@ -356,9 +382,17 @@ class JobSpec(BareRepr):
     link_gbit_per_s
         Capacity of each node's network link, one direction; None: the most that probes of workers carry.
     sync, staleness
-        How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations.
+        How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations, and of GBA
+        the age in steps up to which gradients count in full.
+    learning_rate_scaling
+        How the learning rate follows the rows of one step, against those of the first plan. They change with
+        the workers where these share no global batch in BSP, and where they share one in ASP and SSP.
+    learning_rate_warmup
+        Steps after a change of the number of workers in which the learning rate reaches its new value.
+    stale_steps
+        How steps follow the age of their gradients, in asynchronous training (ASP, SSP).
     overlap
-        Whether a worker computes while its last gradients are sent (ASP, SSP): rows may miss its last step.
+        Whether a worker computes while its last gradients are sent (not in BSP): rows may miss its last step.
     checkpoint_url
         Folder of checkpoints as an fsspec URL; empty: in the run folder.
     peer_copies
@@ -447,6 +481,9 @@ class JobSpec(BareRepr):
     device: Device = Device.AUTO
     tuning: JobTuning = field(default_factory=JobTuning)
     straggler_rule: str = RuleName.ROBUST
+    stale_steps: StaleSteps = StaleSteps.PLAIN
+    learning_rate_scaling: RateScaling = RateScaling.NONE
+    learning_rate_warmup: int = 100
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -474,6 +511,7 @@ class JobSpec(BareRepr):
             is_external = self.foreign is not None
             what = "other programs choose their own" if is_external else "allreduce computes on cores"
             raise InvalidValueError(f"device cuda is for workers beside PS, and {what}; leave device out")
+        _check_steps(self)
         if self.budget_total is not None and not self.is_priced:
             gpu = " (and prices.gpu_hour, for its GPUs)" if self.n_gpu else ""
             raise InvalidValueError(
@@ -546,9 +584,22 @@ class JobSpec(BareRepr):
             return self.deadline_at_s
         return None if self.deadline_s is None else started_at_s + self.deadline_s
 
+    @property
+    def shared_batch(self) -> int | None:
+        """The global batch where workers share it out; None: there is none, or PS gather it."""
+        return None if self.sync is Sync.GBA else self.global_batch
+
+    def rows_of_step(self, n_worker: int) -> int:
+        """Return the samples of one step of the optimizer: of all workers in BSP, else of one."""
+        if self.sync is Sync.BSP:
+            return self.global_batch or self.batch_size * n_worker
+        return self.batch_of(n_worker)
+
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""
-        return self.batch_size if self.global_batch is None else max(round(self.global_batch / n_worker), 1)
+        if self.shared_batch is None:
+            return min(self.batch_size, self.global_batch or self.batch_size)
+        return max(round(self.shared_batch / n_worker), 1)
 
 
 def run_name(job: str, started_at_s: float) -> str:

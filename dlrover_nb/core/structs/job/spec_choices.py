@@ -53,7 +53,13 @@ class Sync(StrEnum):
     ASP = "asp"  # asynchronous: no limit
     BSP = "bsp"  # bulk-synchronous: gradients of one iteration are applied together, all wait for all
     SSP = "ssp"  # stale-synchronous: at most `staleness` iterations before the slowest
+    GBA = "gba"  # asynchronous: no limit; PS gather gradients into global batches and apply each as one step
     ALLREDUCE = "allreduce"  # in step without PS: each worker holds all parameters, gradients are summed
+
+    @property
+    def waits(self) -> bool:
+        """Whether a worker waits for others."""
+        return self not in {Sync.ASP, Sync.GBA}
 
 
 class StaleSteps(StrEnum):
@@ -61,6 +67,14 @@ class StaleSteps(StrEnum):
 
     PLAIN = "plain"  # it does not
     NORMALISED = "normalised"  # shorter steps of the dense part for older gradients
+
+
+class RateScaling(StrEnum):
+    """How the learning rate follows the rows of one step, where these change with the number of workers."""
+
+    NONE = "none"  # it does not
+    SQRT = "sqrt"  # by the root of their ratio
+    LINEAR = "linear"  # by their ratio
 
 
 class Device(StrEnum):

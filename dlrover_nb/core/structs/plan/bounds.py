@@ -24,6 +24,9 @@ class PlanBounds:
         Allowed cores per node, ascending.
     quota_cpu, quota_memory_mib
         The most that the whole job may use, whatever the machines hold; None means no quota.
+    max_auc_loss
+        The most that a plan with more workers may cost of the held-out AUC, a fraction such as 0.001, against
+        the plan that the job was submitted with; the bad end of the 90 % band counts. None: no bound.
     """
 
     max_workers: int | None = None
@@ -32,8 +35,11 @@ class PlanBounds:
     ps_cpus: tuple[float, ...] = ()
     quota_cpu: float | None = None
     quota_memory_mib: int | None = None
+    max_auc_loss: float | None = None
 
     def __post_init__(self) -> None:
+        if self.max_auc_loss is not None:
+            _check.within("max_auc_loss", self.max_auc_loss, 0, 1)
         for name in ("quota_cpu", "quota_memory_mib"):
             if getattr(self, name) is not None:
                 _check.above_zero(name, getattr(self, name))

@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, Need, ResourcePlan, Role, Size, amount_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,23 +192,43 @@ def without(capacity: Capacity, needs: Iterable[Need]) -> Capacity | None:
 def _placed(capacity: Capacity, needs: Iterable[Need]) -> list[list[int]] | None:
     """Return the CPU steps, MiB and GPUs that a placement leaves of each machine; None: there is none."""
     free = [[in_steps(s.cpu), s.memory_mib, s.gpu] for s in capacity.shapes for _ in range(s.count)]
-    total_cpu, total_mib = max(sum(m[0] for m in free), 1), max(sum(m[1] for m in free), 1)
-    runs = [(Need(*need), len(list(run))) for need, run in groupby(needs)]
-    steps = [((in_steps(need.cpu), need.memory_mib, need.gpu), n_node) for need, n_node in runs]
-    for node, n_node in sorted(
-        steps,
-        key=lambda run: (run[0][2] > 0, max(run[0][0] / total_cpu, run[0][1] / total_mib)),
-        reverse=True,
-    ):
-        left = n_node  # a thousand nodes are a few runs of the same size: each fills machine after machine
-        for machine in free:
-            n = min((left, *(has // own for has, own in zip(machine, node, strict=True) if own)))
-            for i, own in enumerate(node):
-                machine[i] -= n * own
-            left -= n
-        if left:
+    size = _size(free)
+    runs = [(_in_steps(Need(*need)), len(list(run))) for need, run in groupby(needs)]
+    for node, n_node in sorted(runs, key=lambda run: size(run[0]), reverse=True):
+        if _fill(free, node, n_node) < n_node:
             return None
     return free
+
+
+def _in_steps(need: Need) -> tuple[int, int, int]:
+    return in_steps(need.cpu), need.memory_mib, need.gpu
+
+
+def _size(free: list[list[int]]) -> Callable[[tuple[int, int, int]], tuple[bool, float]]:
+    """Return by what nodes are sorted: those with GPUs, then the larger share of all cores and memory."""
+    total_cpu, total_mib = max(sum(m[0] for m in free), 1), max(sum(m[1] for m in free), 1)
+    return lambda node: (node[2] > 0, max(node[0] / total_cpu, node[1] / total_mib))
+
+
+def _fill(free: list[list[int]], node: tuple[int, int, int], n_node: int) -> int:
+    """Place alike nodes on machine after machine; return how many of them found room."""
+    left = n_node  # a thousand nodes are a few runs of the same size
+    cpu, memory_mib, gpu = node
+    for machine in free:
+        n = left
+        if cpu:
+            n = min(n, machine[0] // cpu)
+        if memory_mib:
+            n = min(n, machine[1] // memory_mib)
+        if gpu:
+            n = min(n, machine[2] // gpu)
+        machine[0] -= n * cpu
+        machine[1] -= n * memory_mib
+        machine[2] -= n * gpu
+        left -= n
+        if not left:
+            break
+    return n_node - left
 
 
 def machines(capacity: Capacity) -> str:
@@ -220,13 +240,27 @@ def machines(capacity: Capacity) -> str:
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
     """Return how many more nodes of one kind, up to `at_most`, fit beside those present."""
-    if at_most <= 0 or fits(capacity, [*present, *[need] * at_most]):
-        return max(0, at_most)
+    if at_most <= 0:
+        return 0
+    free = _placed(capacity, present)
+    if free is None:
+        return 0
+    if _comes_last(capacity, present, need):
+        return _fill(free, _in_steps(Need(*need)), at_most)
+    if fits(capacity, [*present, *[need] * at_most]):
+        return at_most
     n, too_many = 0, at_most
     while too_many - n > 1:
         middle = (n + too_many) // 2
         n, too_many = (middle, too_many) if fits(capacity, [*present, *[need] * middle]) else (n, middle)
     return n
+
+
+def _comes_last(capacity: Capacity, present: Sequence[Need], need: Need) -> bool:
+    """Whether nodes with a need are placed after all that are present: then those lie as without them."""
+    size = _size([[in_steps(s.cpu) * s.count, s.memory_mib * s.count, 0] for s in capacity.shapes])
+    own = size(_in_steps(Need(*need)))
+    return all(size(_in_steps(Need(*each))) >= own for each in dict.fromkeys(present))
 
 
 def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:

@@ -52,7 +52,7 @@ class NodeSample:
     when it needs their memory. `throttled_s` and `starved_s` are what all its threads together waited for
     processors in the window: as its own quota was used up, and as other processes had them; `host_cores` is
     the processor time of all processes of its host over wall time. None: not known. `machine` is where it
-    runs, as in its Hello. `ages` are those of the gradients that the first PS applied in the last seconds, by
+    runs, as in its Hello. `ages` are those of the gradients that a PS applied in the last seconds, by
     worker; they come every five seconds. `batch_cost` is what a worker measured of its mini-batches; None: it
     did not. `gpu_busy` is the share of the last moments in which the node's GPUs computed, `gpu_memory_mib`
     what is in use on them; None: it has none, or nothing counts that.

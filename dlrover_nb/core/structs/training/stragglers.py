@@ -42,6 +42,9 @@ class Straggler:
         When the work began that was found slow.
     rule
         Which rule found it, in words.
+    by_rows
+        Whether both times are of as many rows as its peers have in a step: its own batch was made smaller, so
+        a step of it takes no longer than one of theirs, and all of them together train slower.
     """
 
     node: str
@@ -52,6 +55,7 @@ class Straggler:
     window_s: float
     since_s: float
     rule: str
+    by_rows: bool = False
 
     def __post_init__(self) -> None:
         for name in ("iter_s", "peers_s", "window_s"):

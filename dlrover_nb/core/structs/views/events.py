@@ -12,6 +12,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.offers import Allotment
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.quality import QualityCurve
 from dlrover_nb.core.structs.training.samples import NodeSample
 from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow
@@ -36,6 +37,7 @@ class JobSubmitted:
     spent: float = 0.0  # money of earlier runs whose rows it goes on with
     is_endless: bool = False  # of a stream: `n_sample_total` is an estimate for planning
     usual_samples_per_s: float | None = None  # of an external job, as earlier runs of its name were
+    curves: tuple[QualityCurve, ...] = ()  # quality by age of gradients, of this job's and of similar ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,14 @@ class QualityMeasured:
     at_s: float
     n_sample_done: int
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurvesMeasured:
+    """Quality against the age of gradients was measured for the job: all curves that count from now on."""
+
+    at_s: float
+    curves: tuple[QualityCurve, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,7 @@ Event = (
     | NodeReported
     | ProgressMade
     | QualityMeasured
+    | CurvesMeasured
     | Decided
     | PlanApplied
     | PlanFailed

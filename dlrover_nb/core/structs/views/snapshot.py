@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.gradient_ages import MeanAges
 from dlrover_nb.core.structs.training.reported import TrainerStatus
 from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
 from dlrover_nb.core.structs.training.shards import QuarantinedShard, ShardCounts, SkippedBatch
@@ -161,9 +162,10 @@ class SeriesChunk:
     Job columns: at_s, samples_per_s, workers, ps, and of the shards to train todo, doing, done (NaN where
     they were not counted). Node columns: at_s, node, role, memory_mib, cpu_cores, iter_s, samples_per_s (0
     for a PS), the parts of iter_s by the names of `TimeSplit`, and of a worker's report n_sample and
-    batch_size (samples in all, and of its mean mini-batch). Columns of `ages`: at_s, node (a worker), age and
-    n_update: so many of its gradients had missed `age` updates of other workers, or up to the next class
-    (`gradient_ages`), when the first PS applied them in the seconds before at_s.
+    batch_size (samples in all, and of its mean mini-batch). Columns of `ages`: at_s, node (a worker), age,
+    n_update, unit (an `AgeUnit`), ps and of_first (1: it is the first PS; 0): so many of its gradients were
+    `age` units old, or up to the next class (`gradient_ages`), when the PS applied them in the seconds before
+    at_s. Of earlier releases the first four come alone, of updates on the first PS.
 
     Pass `cursor` to the next call; `lost` counts rows that had left the ring.
     """
@@ -249,6 +251,7 @@ class JobSnapshot:
     damage: str = ""  # what was wrong with files of its run, and what that cost; empty: nothing
     budget: BudgetOutlook | None = None  # what is spent of its total budget; None: it has none
     restart: MasterRestart | None = None  # of its master; None: it is the first, or this is not known
+    ages: MeanAges | None = None  # of its gradients so far; None: none were counted
 
     @property
     def batch_costs(self) -> dict[str, BatchCost]:

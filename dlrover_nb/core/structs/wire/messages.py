@@ -73,9 +73,10 @@ class Report:
     """Heartbeat with measurements; a worker adds how many rows of its shard are done.
 
     `n_dropped` counts the messages so far that the node could not decode. `members` are the workers in the
-    rounds of this PS (BSP, SSP): the master repeats a lost Forget for one that was given up. `doing` names
-    long work of the node, of which a piece may take longer than a heartbeat; empty: none. A PS `is_leaving`
-    when it got SIGTERM: it serves on, for as long as its cluster lets it. `load` comes every ten seconds.
+    rounds of this PS (BSP, SSP), or whose gradients it gathers (GBA): the master repeats a lost Forget for
+    one that was given up. `doing` names long work of the node, of which a piece may take longer than a
+    heartbeat; empty: none. A PS `is_leaving` when it got SIGTERM: it serves on, for as long as its cluster
+    lets it. `load` comes every ten seconds.
     `late_s` is how long its thread of heartbeats had to wait for a processor, since the message before.
     """
 
@@ -408,8 +409,8 @@ class Forget:
 class Adjust:
     """New batch sizes, as (worker, rows of one update).
 
-    In synchronous training to the PS of index 0: in force from one round on. In ASP, which has no rounds, to
-    every worker: in force from its next batch on.
+    In synchronous training to the PS of index 0: in force from one round on. In ASP and GBA, without rounds,
+    to every worker: in force from its next batch on.
 
     `accumulate` names the workers that compute an update as several mini-batches, one after the other, and
     how many.

@@ -443,7 +443,7 @@ def test_answers_go_by_the_id_that_was_seen():
         (KillRestart("worker-9", Role.WORKER), NotFoundError, "has no worker worker-9 .*: worker-0, w"),
         (KillRestart("worker-1", Role.PS), NotFoundError, "has no ps worker-1 .*: ps-0"),
         (MoveBuckets("ps-0"), InvalidValueError, "is the only parameter server"),
-        (AdjustRates((("worker-0", 0.5),)), InvalidValueError, "sync must be asp or ssp"),
+        (AdjustRates((("worker-0", 0.5),)), InvalidValueError, "sync must be asp, ssp or gba"),
         (BackupWorkers(4), InvalidValueError, "less than the number of workers, 4, got 4"),
         (AdjustBatches((("worker-0", 5), ("w", 9))), NotFoundError, "has no worker w "),
     ],

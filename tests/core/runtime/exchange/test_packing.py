@@ -179,8 +179,14 @@ def test_nothing_is_packed_that_lies_in_shared_memory(listen):
 
 @pytest.mark.parametrize("sync", [Sync.BSP, Sync.ALLREDUCE])
 def test_rounds_are_not_packed(sync):
-    with pytest.raises(InvalidValueError, match=r"exchange \(dense bfloat16\) needs sync asp or ssp"):
+    with pytest.raises(InvalidValueError, match=r"exchange \(dense bfloat16\) needs sync asp, ssp or gba"):
         validate_job(JobSpec("one", sync=sync, exchange=PACKED[0]))
+
+
+def test_gathered_gradients_are_packed_batch_by_batch():
+    with pytest.raises(InvalidValueError, match=r"dense_every must be 1 with sync gba, got 4"):
+        validate_job(JobSpec("one", sync=Sync.GBA, exchange=ExchangeSpec(dense_every=4)))
+    assert validate_job(JobSpec("one", sync=Sync.GBA, exchange=PACKED[0])).spec.sync is Sync.GBA
 
 
 def test_wrong_settings_are_refused_with_what_is_possible():

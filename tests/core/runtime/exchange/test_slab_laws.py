@@ -82,6 +82,18 @@ def test_the_same_holds_where_workers_keep_in_step(sync, actions, n_ps):
         assert_same(shared, frames, actions)
 
 
+@pytest.mark.more
+@settings(deadline=None, max_examples=25)
+@given(actions=st.lists(ACTIONS, min_size=3, max_size=12), n_ps=st.integers(1, 3))
+def test_the_same_holds_where_gradients_are_gathered(actions, n_ps):
+    """What lies in a slab is overwritten by the next batch, long before its gradients are applied."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ds") as name,
+        both(Path(name), n_ps, Sync.GBA) as (shared, frames),
+    ):
+        assert_same(shared, frames, actions)
+
+
 def exchanges(world: World, n: int, size: int = 100, worker: str = "w0") -> np.ndarray:
     rng = np.random.default_rng(n)
     return [world.exchange(worker, world.push(rng, size), world.batch(rng, size)) for _ in range(n)][-1]

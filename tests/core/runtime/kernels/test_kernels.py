@@ -117,6 +117,19 @@ def test_distinct_ids_come_in_order_of_appearance_and_lead_back(ids):
 
 
 @laws
+@given(ids=IDS, width=st.integers(1, 40), seed=SEEDS)
+def test_weighted_rows_are_added_as_numpy_adds_them(ids, width, seed):
+    random = np.random.default_rng(seed)
+    out = random.normal(size=(len(ids) + 3, width)).astype(np.float32)
+    places = random.permutation(len(out))[: len(ids)].astype(np.int64)
+    rows = random.normal(size=(2 * len(ids), width)).astype(np.float32)[::2]  # not side by side
+    weight, expected = np.float32(random.uniform(0, 2)), out.copy()
+    expected[places] += weight * rows
+    kernel().add_rows(out, places, rows, weight)
+    np.testing.assert_array_equal(out, expected)
+
+
+@laws
 @given(ids=IDS, n_owner=st.integers(1, 5), seed=SEEDS)
 def test_grouped_rows_lie_by_owner_in_their_order_and_lead_back(ids, n_owner, seed):
     owner = np.random.default_rng(seed).integers(0, n_owner, 256)

@@ -29,9 +29,10 @@ from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.serving import Serving
 from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.worker.ps_client import ExchangeDroppedError, FencedError
-from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer, StaleSteps
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.bucket_loads import N_BUCKET
+from dlrover_nb.core.structs.training.gradient_ages import GradientAges
 
 pytestmark = needs_c
 
@@ -58,15 +59,19 @@ ACTIONS = st.tuples(
 
 
 @contextlib.contextmanager
-def worlds(n_ps=1, model=MODEL):
+def worlds(n_ps=1, model=MODEL, stale_steps=StaleSteps.PLAIN):
     """The same PS with bells in C, with bells in Python, and with messages in Python and in C."""
     with tempfile.TemporaryDirectory(prefix="dr") as name:
         folder = Path(name)
         with (
-            World(folder / "c", n_ps, model=model, kernel="c") as compiled,
-            World(folder / "p", n_ps, model=model, kernel="numpy") as python,
-            World(folder / "f", n_ps, model=model, kernel="numpy", shares=False) as frames,
-            World(folder / "m", n_ps, model=model, kernel="c", shares=False) as messages,
+            World(folder / "c", n_ps, model=model, kernel="c", stale_steps=stale_steps) as compiled,
+            World(folder / "p", n_ps, model=model, kernel="numpy", stale_steps=stale_steps) as python,
+            World(
+                folder / "f", n_ps, model=model, kernel="numpy", shares=False, stale_steps=stale_steps
+            ) as frames,
+            World(
+                folder / "m", n_ps, model=model, kernel="c", shares=False, stale_steps=stale_steps
+            ) as messages,
         ):
             yield compiled, python, frames, messages
 
@@ -107,17 +112,26 @@ def assert_same_stores(compiled, python, *others):
                 assert mine._rates._most_steps == theirs._rates._most_steps
     for mine, theirs in zip(compiled.stores, python.stores, strict=True):
         np.testing.assert_array_equal(mine.served.take(), theirs.served.take())
-    ages = [serving.ages.take() for serving in compiled.servings]
+    ages = ages_of(compiled)
     for other in (python, *others):
-        assert [serving.ages.take() for serving in other.servings] == ages
+        assert ages_of(other) == ages
+
+
+def ages_of(world):
+    """Return what each PS counted, but for times, which are those of the machine."""
+    return [[replace(each, milliseconds=()) for each in serving.ages.take()] for serving in world.servings]
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.optimizer}-{m.embedding}")
 @settings(deadline=None, max_examples=8)
-@given(actions=st.lists(ACTIONS, min_size=4, max_size=10), n_ps=st.integers(1, 2))
-def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions, n_ps):
-    with worlds(n_ps, model) as (compiled, python, *messages):
+@given(
+    actions=st.lists(ACTIONS, min_size=4, max_size=10),
+    n_ps=st.integers(1, 2),
+    stale_steps=st.sampled_from(StaleSteps),
+)
+def test_kernel_python_and_messages_give_the_same_bits_and_counts(model, actions, n_ps, stale_steps):
+    with worlds(n_ps, model, stale_steps) as (compiled, python, *messages):
         for action in actions:
             found = [act(world, action) for world in (compiled, python, *messages)]
             for other in found[1:]:
@@ -448,3 +462,27 @@ def test_what_a_worker_writes_after_its_gradients_were_checked_breaks_no_paramet
         assert np.isfinite(table).all()
         assert (table[0, [1, 3]] == 0.5).all()
         assert (table[0, [0, 2, 4]] != 0.5).all()
+
+
+@pytest.mark.parametrize("optimizer", Optimizer)
+def test_a_kernel_takes_normalised_steps_without_python(monkeypatch, optimizer):
+    """The dense part moves by the factor of its gradient's age; rows take whole steps."""
+    served = []
+    plain = ParameterStore.push_dense
+    monkeypatch.setattr(ParameterStore, "push_dense", lambda *a, **k: (served.append(a), plain(*a, **k))[1])
+    model, rng = replace(MODEL, optimizer=optimizer), np.random.default_rng(0)
+    with worlds(1, model, StaleSteps.NORMALISED) as (compiled, python, *messages):
+        everyone = (compiled, python, *messages)
+        pushes = [(worker, compiled.push(rng, 5)) for worker in ("w0", "w1", "w0", "w0", "w0", "w1", "w1")]
+        for world in everyone:
+            for worker in ("w0", "w1"):
+                world.exchange(worker, None, compiled.batch(np.random.default_rng(1), 4))
+            served.clear()
+            for worker, push in pushes:
+                world.exchange(worker, replace(push, rate=1.0), compiled.batch(np.random.default_rng(1), 4))
+            assert len(served) == (0 if world.kernel == "c" else len(pushes))
+        ages = [GradientAges("w0", (2, 2)), GradientAges("w1", (0, 1, 0, 1, 1))]
+        assert [replace(each, milliseconds=(), rows=()) for each in python.servings[0].ages.take()] == ages
+        for world in everyone:
+            for mine, theirs in zip(compiled.parameters(), world.parameters(), strict=True):
+                np.testing.assert_array_equal(mine, theirs)

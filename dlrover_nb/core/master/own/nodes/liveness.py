@@ -12,14 +12,13 @@ from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_
 from dlrover_nb.core.master.own.nodes import fencing, refusals
 from dlrover_nb.core.master.own.rows import quarantine
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_group, rebalancing
-from dlrover_nb.core.master.own.state import resizing
+from dlrover_nb.core.master.own.state import learning_rate, resizing
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.state.state_records import after_loss, failed
 from dlrover_nb.core.master.shared import crash_loops
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.sharding.deaths import MAX_DEATHS
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import machines, n_more
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.failures import counted
@@ -100,12 +99,13 @@ def _repeat_orders(state: JobState, node: Node) -> None:
     """Send orders again that may have been lost with an earlier master or a connection."""
     if node.role is Role.PS:
         migration_coordinator.resend_outcome(state, node)
+        learning_rate.repeat(state, node)
         if node is state.coordinator:
             state.instruct_coordinator()
         return
     if node.is_draining:
         state.send(node, Drain(at_once=node.is_replaced))
-    if state.spec.sync is Sync.ASP and node.id in state.batch_sizes:
+    if not state.spec.sync.waits and node.id in state.batch_sizes:
         times = state.batch_times.get(node.id)
         accumulate = ((node.id, times),) if times else ()
         state.send(node, Adjust(((node.id, state.batch_sizes[node.id]),), accumulate))

@@ -152,7 +152,7 @@ def _set_backups(state: JobState, action: BackupWorkers, choice: MitigationChoic
 def _set_rates(state: JobState, action: AdjustRates, choice: MitigationChoice, at_s: float) -> None:
     if state.spec.sync is Sync.BSP:
         raise InvalidValueError(
-            "learning rates of single workers are for sync asp or ssp, got a job with bsp, where all "
+            "learning rates of single workers are for sync asp, ssp or gba, got a job with bsp, where all "
             "gradients of a round make one step"
         )
     factors, present = dict(action.factors), {worker.id: worker for worker in _present_workers(state)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.master.shared.orders import Emit
-from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.views.events import BatchSizesSet
 from dlrover_nb.core.structs.wire.messages import Adjust
 
@@ -30,7 +29,7 @@ def set_sizes(state: JobState, sizes: Mapping[str, int], accumulate: Mapping[str
     state.batch_times = {name: n for name, n in state.batch_times.items() if name not in sizes} | times
     order = Adjust(tuple(sorted(sizes.items())), tuple(sorted(times.items())))
     state.coordinate(order)
-    if state.spec.sync is Sync.ASP:
+    if not state.spec.sync.waits:
         for node in state.roster.workers:
             if node.id in sizes:
                 state.send(node, order)
@@ -59,10 +58,11 @@ def share_global_batch(state: JobState) -> None:
     still counted: it trains on, and its place is shared out when it has left.
     """
     workers = [node.id for node in state.roster.workers if node.is_training]
-    if state.spec.global_batch is None or not workers or state.batch_sizes.keys() == set(workers):
+    total = state.spec.shared_batch
+    if total is None or not workers or state.batch_sizes.keys() == set(workers):
         return
     state.batch_sizes, state.batch_times = {}, {}
-    set_sizes(state, shares(state.spec.global_batch, workers))
+    set_sizes(state, shares(total, workers))
 
 
 def shares(total: int, workers: Sequence[str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.training.shards import BatchChoice
 from dlrover_nb.core.structs.wire import messages as m
 
 
-@pytest.mark.parametrize("sync", list(Sync))
+@pytest.mark.parametrize("sync", [each for each in Sync if each is not Sync.GBA])
 def test_workers_share_a_global_batch_however_many_they_are(sync: Sync) -> None:
     world = World(spec(plan(2, 1), sync=sync, global_batch=25), features(8000))
     for n_worker in (2, 4, 1):
@@ -32,6 +32,23 @@ def test_workers_share_a_global_batch_however_many_they_are(sync: Sync) -> None:
         order = m.Adjust(tuple(sorted(told.items())))
         heard = [world.nodes[name].heard for name in listeners]
         world.run_until(lambda heard=heard, order=order: all(order in each for each in heard))
+
+
+def test_workers_keep_their_batches_where_ps_gather_the_global_one() -> None:
+    job = spec(plan(2, 1), sync=Sync.GBA, global_batch=25)
+    world = World(job, features(8000))
+    for n_worker in (2, 4, 1):
+        wanted = plan(n_worker, 1)
+        world.do(world.master.set_target(wanted, world.at_s))
+        world.run_until(lambda wanted=wanted: in_place(world, wanted))
+        assert not world.master.record.batch_sizes
+        assert job.batch_of(n_worker) == job.batch_size
+    axes = np.array([[n_worker, 1, 1.0, 1.0] for n_worker in (1, 2, 40)])
+    assert batch_sizes(job, axes).tolist() == [job.batch_size] * 3
+    assert spec(sync=Sync.GBA, global_batch=3).batch_of(1) == 3, "a step has no more rows than it may have"
+    world.do(world.master.choose(BatchChoice((("worker-0", 5),), "ada"), world.at_s))
+    order = m.Adjust((("worker-0", 5),))
+    world.run_until(lambda: order in world.nodes["worker-0"].heard)
 
 
 def test_a_size_that_a_user_chose_holds_until_other_workers_share_the_batch() -> None:
