@@ -43,6 +43,23 @@ def outcomes(n: int, n_epoch: int) -> dict[Key, list[Outcome]]:
     return runs
 
 
+def figures(n: int, n_epoch: int) -> dict[str, float | bool]:
+    """Run the jobs, and return what the module says."""
+    runs = outcomes(n, n_epoch)
+    jct_s = {key: statistics.median(each.jct_s for each in some) for key, some in runs.items()}
+    n_batch = runs[Sync.ASP, False][0].n_expected / BATCH
+    line: dict[str, float | bool] = {
+        "gba_over_asp": round(jct_s[Sync.ASP, False] / jct_s[Sync.GBA, False], 3),
+        "gba_over_bsp_slow": round(jct_s[Sync.BSP, True] / jct_s[Sync.GBA, True], 3),
+    }
+    for sync in SYNCS:
+        even = runs[sync, False]
+        line[f"cpu_ms_{sync}"] = round(1e3 * statistics.median(each.cpu_s for each in even) / n_batch, 2)
+        line[f"auc_{sync}"] = round(statistics.fmean(each.auc for each in even), 5)
+    line["is_exact"] = all(each.is_exact for some in runs.values() for each in some)
+    return line
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,19 +67,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3, help="jobs for each median")
     parser.add_argument("--epochs", type=int, default=10, help="passes of each job")
     options = parser.parse_args()
-    runs = outcomes(options.times, options.epochs)
-    jct_s = {key: statistics.median(each.jct_s for each in some) for key, some in runs.items()}
-    n_batch = runs[Sync.ASP, False][0].n_expected / BATCH
-    told: dict[str, float | bool] = {
-        "gba_over_asp": round(jct_s[Sync.ASP, False] / jct_s[Sync.GBA, False], 3),
-        "gba_over_bsp_slow": round(jct_s[Sync.BSP, True] / jct_s[Sync.GBA, True], 3),
-    }
-    for sync in SYNCS:
-        even = runs[sync, False]
-        told[f"cpu_ms_{sync}"] = round(1e3 * statistics.median(each.cpu_s for each in even) / n_batch, 2)
-        told[f"auc_{sync}"] = round(statistics.fmean(each.auc for each in even), 5)
-    told["is_exact"] = all(each.is_exact for some in runs.values() for each in some)
-    print(json.dumps({"benchmark": "gathering", **told}))
+    print(json.dumps({"benchmark": "gathering", **figures(options.times, options.epochs)}))
 
 
 if __name__ == "__main__":

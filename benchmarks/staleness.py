@@ -24,7 +24,7 @@ PS.
     python benchmarks/staleness.py [--seeds 5] [--full] [--parts curves gba paddle overhead real]
 
 It takes some five minutes of one core; `--full` takes 10 seeds and all rows. The part `real`, which is left
-out unless it is asked for, starts jobs of processes for their throughput (`staleness_real.py`). The last
+out unless it is asked for, starts jobs of processes for their throughput (`gathering.py`). The last
 line is JSON.
 """
 
@@ -70,6 +70,7 @@ FITTED, LEFT_OUT = (1, 2, 4, 8, 16, 32), (3, 6, 12, 24)
 NEAR, BEYOND = 16, (24, 32)
 OTHER_SEEDS = 1000  # of the runs that predictions are compared with
 AUC_TARGET = 0.0007
+N_JOB, N_PASS = 3, 10  # of the part `real`: jobs for each median, and their passes
 N_COUNTED = 20_000  # ages whose counting is timed
 N_WORKER = 16  # of the comparison with GBA
 GBA = Setting("criteo", "tuned", batch_size=32, global_batch=512)
@@ -269,7 +270,8 @@ def overhead(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
         Setting("census"), options.shared, scratch
     )
     assert sample is not None
-    ages = UpdateAges(sample.spec)
+    ages, batch = UpdateAges(sample.spec), next(sample.batches(0, 1, sample.spec.batch_size))
+    rows = {"pushed": batch.rows, "pulled": batch.rows}
     with single_threaded():
         trial = Trial(sample, Delay(1), AsTheyCome())
         began_s = time.process_time()
@@ -277,7 +279,7 @@ def overhead(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
         step_s = (time.process_time() - began_s) / n_step
     began_s = time.process_time()
     for i in range(N_COUNTED):
-        ages.count(b"worker", f"worker-{i % N_WORKER}", has_pushed=True)
+        ages.count(b"worker", f"worker-{i % N_WORKER}", has_pushed=True, **rows)
     count_s = (time.process_time() - began_s) / N_COUNTED
     return {
         "overhead_percent": rounded(100 * count_s / step_s),
@@ -288,9 +290,9 @@ def overhead(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
 
 def real(options: argparse.Namespace, scratch: Path) -> dict[str, object]:  # noqa: ARG001 - as the other parts
     """Compare the speed of jobs of processes."""
-    from staleness_real import real as run
+    from gathering import figures  # its jobs are loaded where they are asked for
 
-    return run()
+    return {**figures(N_JOB, N_PASS)}
 
 
 def show(name: str, curve: object) -> None:
