@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -294,21 +293,6 @@ _ABOVE_ZERO = (
 )
 
 
-_TAG = re.compile(r"[\w./:+-]{1,30}")
-_MOST_TAGS = 10
-
-
-def _check_tags(tags: tuple[str, ...]) -> None:
-    """Refuse tags that a list has no room for, or that an address would have to write otherwise."""
-    for tag in tags:
-        if not _TAG.fullmatch(tag):
-            raise InvalidValueError(
-                f"a tag must be 1 to 30 letters, digits and . / : + - _, got {shown(tag)}; correct it"
-            )
-    if len(set(tags)) < len(tags) or len(tags) > _MOST_TAGS:
-        raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(tags)}")
-
-
 def _check_steps(spec: JobSpec) -> None:
     """Refuse steps that follow an age which there is not."""
     if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
@@ -487,7 +471,7 @@ class JobSpec(BareRepr):
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
-        _check_tags(self.tags)
+        _check.tags(self.tags)
         for name, (least, most) in _RANGES.items():
             if (value := getattr(self, name)) is not None:
                 _check.within("epochs" if name == "n_epoch" else name, value, least, most)
