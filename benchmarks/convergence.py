@@ -7,6 +7,7 @@ asp       asynchronous
 overlap   asynchronous, and workers compute while their gradients are sent
 bsp       bulk-synchronous; each worker has half the batch, so that a round is a batch of the single process
 ssp       stale-synchronous, at most 4 iterations ahead, with overlap
+gba       global batches, gathered from half batches without waiting, with overlap
 elastic   overlap, and on the way: one worker and one parameter server become two of each, a worker and a
           parameter server are killed by kill -9 (training goes back to the last checkpoint), and one server
           is taken away again; it says how much of this came before the end
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 600.0
 BATCH_SIZE = 256
-WAYS = ("asp", "overlap", "bsp", "ssp", "elastic")
+WAYS = ("asp", "overlap", "bsp", "ssp", "gba", "elastic")
 EPOCHS = {"census": 2, "criteo": 4}
 RATES = {"census": 0.02, "criteo": 0.1}
 CRITEO = Path("criteo", "criteo_60k.parquet")
@@ -110,6 +111,9 @@ def in_the_way(way: str, spec: JobSpec) -> JobSpec:
             return replace(spec, sync=Sync.BSP, batch_size=BATCH_SIZE // 2)
         case "ssp":
             return replace(spec, sync=Sync.SSP, overlap=True)
+        case "gba":
+            half = BATCH_SIZE // 2
+            return replace(spec, sync=Sync.GBA, overlap=True, batch_size=half, global_batch=BATCH_SIZE)
         case _:
             return replace(spec, overlap=True, plan=plan(1, 1), checkpoint_every_s=1.0)
 

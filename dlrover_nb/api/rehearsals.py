@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.api.inputs.job_of_submit import is_name, job_of, settings_of
 from dlrover_nb.api.inputs.own_parts import data_part, free_name, model_part
 from dlrover_nb.api.views.shown_waits import shown_waits
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.errors import BackendError, DlroverError, InvalidValueError
@@ -39,6 +40,7 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
     seeds: int | None = None,
     passes: int | None = None,
     ways: Sequence[str] | None = None,
+    variation: float | None = None,
     **settings: object,
 ) -> RehearsalView:
     """Measure what older gradients cost in held-out AUC and loss, with the delay of many workers imposed.
@@ -63,6 +65,8 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
         Passes over the sample; None: 1.
     ways
         How gradients are applied: ``"asp"``, ``"normalised"`` or ``"gba"``; None: as the job does it.
+    variation
+        Of the times of workers' steps, as a share of their mean; None: 0, all gradients are equally old.
     **settings
         Keys of a job file that win over `job`, as for `Cluster.submit`.
 
@@ -84,7 +88,7 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
     """
     from dlrover_nb.core.client.job_to_rehearse import earlier_job, new_job  # noqa: PLC0415 - it reads data
 
-    chosen = _settings(workers=workers, rows=rows, seeds=seeds, passes=passes)
+    chosen = _settings(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation)
     given = settings_of(settings)
     if isinstance(job, str) and is_name(job):
         earlier = earlier_job(job)
@@ -100,7 +104,7 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
 
 
 @shown_waits("the rows of the rehearsal")
-def rehearse_job(
+def rehearse_job(  # noqa: PLR0913 - as `rehearse`
     job: JobToRehearse,
     *,
     workers: Sequence[int] | None = None,
@@ -108,13 +112,21 @@ def rehearse_job(
     seeds: int | None = None,
     passes: int | None = None,
     ways: Sequence[str] | None = None,
+    variation: float | None = None,
 ) -> RehearsalView:
     """Rehearse a job that is there; see `rehearse`."""
-    return _rehearsed(job, _settings(workers=workers, rows=rows, seeds=seeds, passes=passes), ways)
+    return _rehearsed(
+        job, _settings(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation), ways
+    )
 
 
 def _settings(
-    *, workers: Sequence[int] | None, rows: int | None, seeds: int | None, passes: int | None
+    *,
+    workers: Sequence[int] | None,
+    rows: int | None,
+    seeds: int | None,
+    passes: int | None,
+    variation: float | None,
 ) -> Settings:
     from dlrover_nb.core.rehearsal.rehearsal import Settings  # noqa: PLC0415 - it loads torch
 
@@ -124,6 +136,7 @@ def _settings(
         n_seed=usual.n_seed if seeds is None else seeds,
         workers=usual.workers if workers is None else tuple(workers),
         n_epoch=usual.n_epoch if passes is None else passes,
+        variation=usual.variation if variation is None else variation,
     )
 
 
@@ -144,7 +157,7 @@ def _rehearsed(job: JobToRehearse, settings: Settings, ways: Sequence[str] | Non
         )
     what = f"the rehearsal of {job.spec.name} ({settings.n_run} runs, about {cost_s:,.0f} s of a core)"
     tell(what)
-    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {share:.0%} done"))
+    result = rehearse(sample, settings, progress=lambda share: tell(f"{what}, {percent(share)} done"))
     _keep(job, result)
     return RehearsalView(result)
 

@@ -215,6 +215,7 @@ class Results(Steering):
         seeds: int | None = None,
         passes: int | None = None,
         ways: Sequence[str] | None = None,
+        variation: float | None = None,
     ) -> RehearsalView:
         """Measure what the staleness of more workers would cost this job in held-out AUC and loss.
 
@@ -223,7 +224,7 @@ class Results(Steering):
 
         Parameters
         ----------
-        workers, rows, seeds, passes, ways
+        workers, rows, seeds, passes, ways, variation
             As for `dlrover_nb.rehearse`.
 
         Raises
@@ -241,7 +242,15 @@ class Results(Steering):
         from dlrover_nb.core.client.job_to_rehearse import running_job  # noqa: PLC0415 - it reads data
 
         job = running_job(self.handle)
-        view = rehearse_job(job, workers=workers, rows=rows, seeds=seeds, passes=passes, ways=ways)
+        view = rehearse_job(
+            job,
+            workers=workers,
+            rows=rows,
+            seeds=seeds,
+            passes=passes,
+            ways=ways,
+            variation=variation,
+        )
         hand_over(self.handle, job, view.result.curves)
         return view
 

@@ -206,6 +206,17 @@ def with_all_columns(ages: dict[str, list[float | str]]) -> dict[str, list[float
     }
 
 
+def mean_ages_until(series: SeriesChunk, until_s: float) -> MeanAges | None:
+    """Return the mean ages of the gradients that were applied until a moment, as far as they are kept."""
+    columns = with_all_columns(series.ages)
+    counts = {unit: [0.0] * unit.n_class for unit in AgeUnit}
+    for at_s, _, age, n_update, name, _, of_first in zip(*columns.values(), strict=True):
+        unit = AgeUnit(str(name))
+        if float(at_s) <= until_s and (of_first or unit is AgeUnit.ROW_UPDATES):
+            counts[unit][class_of(int(age), unit.n_class)] += float(n_update)
+    return mean_ages(counts)
+
+
 def _evenly(n: int, most: int) -> Iterable[int]:
     """Return indices below n, `most` at most, the first and the last among them."""
     return range(n) if n <= most else sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})

@@ -19,6 +19,7 @@ from dlrover_nb.core.telemetry import (
     SPLIT_COLUMNS,
     JobTelemetry,
     TelemetryState,
+    mean_ages_until,
     thinned,
 )
 
@@ -211,3 +212,14 @@ def test_mean_ages_are_those_of_the_first_ps_and_outlive_a_restart():
     again = JobTelemetry()
     again.restore(telemetry.state)
     assert again.mean_ages == telemetry.mean_ages
+
+
+@given(ages=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 3)), min_size=1), until=st.integers(0, 99))
+def test_mean_ages_until_a_moment_are_those_of_what_came_before(ages, until):
+    telemetry = JobTelemetry()
+    for at_s, age in ages:
+        sample = replace(aged(float(at_s)), ages=(GradientAges("w0", (0,) * age + (1,)),))
+        telemetry.record_node(sample)
+    before = [age for at_s, age in ages if at_s <= until]
+    means = mean_ages_until(telemetry.read(), until)
+    assert means == (MeanAges(len(before), pytest.approx(sum(before) / len(before))) if before else None)

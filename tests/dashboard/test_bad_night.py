@@ -130,7 +130,7 @@ def test_nothing_is_done_that_cannot_be_written_down_and_the_person_is_told(team
         answer = send(server, reason="because " * 100, key="k1")
         page = answer if answer.status == 200 else told(server, answer)  # a short line may find room
         assert "Accept p2 of job ads was not done" in page.text
-        assert "not known" not in page.text
+        assert "We do not know whether" not in page.text
         assert not master.asked
         for path in ("jobs", ADDRESS, "proposals", "decisions", "alerts"):
             assert Client(server.url, "otto").get(path).status == 200

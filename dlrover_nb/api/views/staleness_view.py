@@ -10,7 +10,7 @@ from dlrover_nb.api.views.job_views import Shown
 from dlrover_nb.core.structs.training.gradient_ages import AgeUnit, class_of, least_age
 from dlrover_nb.widgets.charts.per_worker import batch_by_worker, distance, rows_by_speed
 from dlrover_nb.widgets.charts.per_worker.age_rows import NONE, Ages, age_rows
-from dlrover_nb.widgets.jobs.staleness_view import staleness_view
+from dlrover_nb.widgets.jobs.staleness_view import PassQuality, passes_of, staleness_view
 from dlrover_nb.widgets.rows.tables import Columns, Tables, fields, one
 from dlrover_nb.widgets.series import natural
 
@@ -48,6 +48,14 @@ class AgesOf:
     ages: Ages
     times: Ages
     row_ages: Ages
+
+
+_PASSES: Columns[PassQuality] = Columns(
+    fields(
+        "n_pass auc=evaluation.auc log_loss=evaluation.log_loss n_gradient=ages.n_gradient "
+        "age_mean=ages.updates age_mean_s=ages.seconds row_age_mean=ages.row_updates"
+    )
+)
 
 
 def _second(times: Ages, share: float) -> float | None:
@@ -122,6 +130,11 @@ class StalenessView(Shown):
         )
 
     @property
+    def passes(self) -> tuple[PassQuality, ...]:
+        """Quality on the held-out rows by pass and at the end, with the mean ages of gradients until then."""
+        return passes_of(self.snapshot, self.series)
+
+    @property
     def workers(self) -> tuple[WorkerFigures, ...]:
         """What is known of each worker."""
         rows = self._rows()
@@ -154,6 +167,7 @@ class StalenessView(Shown):
         tables = {
             "workers": _WORKERS.table(self.workers),
             "servers": _SERVERS.table(self.servers),
+            "passes": _PASSES.table(self.passes),
             "ages": _AGES.table([*self._classes()]),
         }
         return Tables(one(_HEAD, head), tables, "workers")

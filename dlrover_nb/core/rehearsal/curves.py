@@ -41,7 +41,7 @@ def curve_of(runs: Sequence[Run], way: WayName, spec: JobSpec, *, n_row: int, n_
         When no delay has runs of two seeds.
     """
     by_workers = points_by_workers(runs, way)
-    bases = [run for run in runs if run.way == way and run.delay.n_worker == 1]
+    bases = [r for r in runs if r.way == way and r.delay.n_worker == 1 and not r.has_diverged]
     if not by_workers:
         raise InvalidValueError(
             f"a curve needs runs of {LEAST_SEEDS} seeds with one worker and with more, got {len(bases)}; "
@@ -63,8 +63,11 @@ def curve_of(runs: Sequence[Run], way: WayName, spec: JobSpec, *, n_row: int, n_
 
 
 def points_by_workers(runs: Sequence[Run], way: WayName) -> dict[int, QualityPoint]:
-    """Return the point of each number of workers above 1 that has runs of two seeds, in order."""
-    mine = [run for run in runs if run.way == way]
+    """Return the point of each number of workers above 1 that has runs of two seeds, in order.
+
+    Runs that diverged have no quality, and are left out.
+    """
+    mine = [run for run in runs if run.way == way and not run.has_diverged]
     bases = {run.seed: run for run in mine if run.delay.n_worker == 1}
     points = {}
     for n_worker in sorted({run.delay.n_worker for run in mine} - {1}):

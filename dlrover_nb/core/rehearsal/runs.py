@@ -7,6 +7,7 @@ whatever the delay. Without delay it is plain training, to the bit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,11 @@ class Run:
     age: float
     n_update: int
     n_skipped: int = 0
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether its model gives no numbers any more."""
+        return not (math.isfinite(self.loss) and math.isfinite(self.auc))
 
 
 @dataclass(slots=True)

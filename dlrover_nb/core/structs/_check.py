@@ -9,6 +9,8 @@ from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.errors import InvalidValueError
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
+_TAG = re.compile(r"[\w./:+-]{1,30}")
+_MOST_TAGS = 10
 
 
 def settings(what: str, items: tuple[str, ...]) -> None:
@@ -68,6 +70,17 @@ def job_name(value: str) -> None:
             f"job name must be 1-52 lower-case letters, digits or '-', starting with a letter, "
             f"got {shown(value)}; for example quick-start"
         )
+
+
+def tags(values: tuple[str, ...]) -> None:
+    """Refuse tags that a list has no room for, or that an address would have to write otherwise."""
+    for tag in values:
+        if not _TAG.fullmatch(tag):
+            raise InvalidValueError(
+                f"a tag must be 1 to 30 letters, digits and . / : + - _, got {shown(tag)}; correct it"
+            )
+    if len(set(values)) < len(values) or len(values) > _MOST_TAGS:
+        raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(values)}")
 
 
 def _is_finite(value: float) -> bool:

@@ -174,7 +174,9 @@ def _of_workers(sheet: _Sheet, workers: Sequence[str]) -> tuple[_Order, ...]:
 def _batch_groups(sheet: _Sheet, workers: Sequence[str]) -> tuple[_Group, _Group]:
     """Return the size of each worker's mini-batch, and how many of them make one update."""
     size = sheet.snapshot.spec.batch_of(len(workers))
-    words = f"Samples per mini-batch of each worker: {size:,} unless set; together they are the global batch"
+    words = f"Samples per mini-batch of each worker: {size:,} unless set"
+    if sheet.snapshot.spec.sync is not Sync.GBA:
+        words += "; together they are the global batch"
     limits = {"min": "1", "max": f"{MOST_BATCH}", "step": "1", "required": ""}
     sizes = tuple(sheet.number(BATCHES + worker, worker, limits) for worker in workers)
     limits = {"min": "1", "max": f"{MOST_TIMES}", "step": "1", "placeholder": "1"}

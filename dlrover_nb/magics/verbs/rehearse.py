@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.magics.flags import flags_of
-from dlrover_nb.magics.parser import columns, setting, whole, widths
+from dlrover_nb.magics.parser import columns, number, setting, whole, widths
 from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.magics.verbs.results import far_handle
 from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS
@@ -32,6 +32,9 @@ REHEARSE = (
     argument("--workers", type=widths, metavar="A,B", help="whose delay is imposed; default: 1,2,4,8,16,32"),
     argument("--rows", type=whole, metavar="N", help="training rows of the sample; default: 50,000"),
     argument("--seeds", type=whole, metavar="N", help="runs of each number of workers; default: 5"),
+    argument(
+        "--variation", type=number, metavar="X", help="of the times of workers' steps; default: 0, equal ones"
+    ),
     argument("--passes", type=whole, metavar="N", help="passes over the sample; default: 1"),
     argument(
         "--ways",
@@ -49,7 +52,7 @@ def settings_of(values: Values) -> Values:
     assert isinstance(of_set, list)
     if file is None and isinstance(job, str) and (job == "-" or Path(job).suffix in FILES):
         job, file = None, job
-    names = ("workers", "rows", "seeds", "passes", "ways")
+    names = ("workers", "rows", "seeds", "passes", "ways", "variation")
     return {"job": job, "file": file, "settings": (*of_set, *given), "options": {k: values[k] for k in names}}
 
 

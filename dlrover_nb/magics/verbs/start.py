@@ -18,6 +18,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Migration,
     Mode,
     Optimizer,
+    RateScaling,
     StaleSteps,
     Sync,
 )
@@ -153,6 +154,20 @@ SUBMIT_FLAGS: FlagTable = (
         "asp, bsp, ssp or gba: how workers keep together; or allreduce, without PS",
     ),
     ("--staleness", "staleness", whole, "N", "bound of ssp, and age from which gba counts less, in steps"),
+    (
+        "--learning-rate-scaling",
+        "learning_rate_scaling",
+        one_of("learning_rate_scaling", RateScaling),
+        "KIND",
+        "none, sqrt or linear: how the learning rate follows the rows of a step when workers change",
+    ),
+    (
+        "--learning-rate-warmup",
+        "learning_rate_warmup",
+        whole,
+        "N",
+        "steps in which the learning rate reaches its new value",
+    ),
     (
         "--stale-steps",
         "stale_steps",

@@ -35,6 +35,7 @@ OWN_ROWS = (
 FEW_PER_WORKER = (
     "With {n} workers each has fewer than {least} updates of its own here; use more rows to trust that."
 )
+DIVERGED = "Runs with {n} workers diverged; they are left out. A smaller learning rate may help."
 LEAST_UPDATES = 4  # of each worker: below it nearly all gradients are of the first parameters
 
 
@@ -177,6 +178,8 @@ def _notes(result: Rehearsal, rows: tuple[PointRow, ...]) -> list[str]:
     if thin:
         n = f"{min(thin)}" if len({*thin}) == 1 else f"{min(thin)} or more"
         notes.append(FEW_PER_WORKER.format(n=n, least=LEAST_UPDATES))
+    if diverged := sorted({run.delay.n_worker for run in result.runs if run.has_diverged}):
+        notes.append(DIVERGED.format(n=", ".join(map(str, diverged))))
     if result.n_seed < result.settings.n_seed:
         notes.append(f"It was interrupted after {result.n_seed} of {result.settings.n_seed} seeds.")
     return notes

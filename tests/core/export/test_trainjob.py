@@ -34,7 +34,7 @@ from dlrover_nb.core.export.schemas import check
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
-from dlrover_nb.core.structs.job.spec_choices import Admission, Device, StaleSteps, Sync
+from dlrover_nb.core.structs.job.spec_choices import Admission, Device, RateScaling, StaleSteps, Sync
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 from dlrover_nb.core.yamltext import to_yaml
@@ -68,7 +68,7 @@ def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan:
     kubernetes = replace(job.kubernetes, priority_class="")
     foreign = replace(TENSORFLOW, ps=ps)
     own = {"admission": Admission.AT_ONCE, "sync": Sync.BSP, "device": Device.AUTO}  # of jobs of ours
-    own["stale_steps"] = StaleSteps.PLAIN
+    own |= {"stale_steps": StaleSteps.PLAIN, "learning_rate_scaling": RateScaling.NONE}
     job = replace(job, foreign=foreign, kubernetes=kubernetes, **own)
     runtime, train_job = _exported(job, plan)
     (jobset,) = EXPORTERS["jobset"](job, plan, TOLD, OPTIONS)

@@ -229,6 +229,14 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\nstraggler_window_s: 0", "straggler_window_s must be > 0, got 0"),
         ("name: x\nsync: bps", "unknown sync 'bps'; did you mean bsp?"),
         ("name: x\nstaleness: 0", "staleness must be >= 1, got 0"),
+        (
+            "name: x\nsync: bsp\nstale_steps: normalised",
+            "stale_steps normalised is for sync asp or ssp, got bsp",
+        ),
+        (
+            "name: x\nlearning_rate_scaling: linear",
+            "which are the same for any number of workers in asp without a global_batch",
+        ),
         ("name: x\noverlap: 1", "overlap must be true or false, got 1"),
         ("name: x\nmigration: fast", "unknown migration 'fast'; choose from seamless, restart"),
         ("name: x\nmodel: {optimizer: adm}", "unknown model.optimizer 'adm'; did you mean adam?"),

@@ -58,6 +58,12 @@ def test_points_come_by_age_and_one_of_a_single_seed_is_left_out():
     assert [point.age for point in _curve(runs).points] == [1, 7]
 
 
+def test_runs_that_diverged_are_left_out():
+    runs = [_run(seed, n, 0.4, 0.7) for seed in range(3) for n in (1, 2, 8)] + [_run(3, 1, 0.4, 0.7)]
+    broken = [_run(3, 2, math.nan, 0.5), *(_run(seed, 16, math.inf, 0.5) for seed in range(3))]
+    assert _curve([*runs, *broken]) == _curve(runs)
+
+
 def test_one_seed_makes_no_curve():
     with pytest.raises(InvalidValueError, match="2 seeds"):
         _curve([_run(0, 1, 0.4, 0.7), _run(0, 2, 0.4, 0.7)])

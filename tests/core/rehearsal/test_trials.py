@@ -17,9 +17,9 @@ from dlrover_nb.core.rehearsal.delays import Delay
 from dlrover_nb.core.rehearsal.rehearsal import single_threaded
 from dlrover_nb.core.rehearsal.runs import Trial
 from dlrover_nb.core.rehearsal.sample import read_sample
-from dlrover_nb.core.rehearsal.ways import AsTheyCome, WayName, batch_of, way_of
+from dlrover_nb.core.rehearsal.ways import AsTheyCome, WayName, batch_of, own_way, way_of
 from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, Sync
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Optimizer, StaleSteps, Sync
 
 N_ROW = 3000
 
@@ -199,3 +199,10 @@ def test_workers_share_a_global_batch_out_or_gather_it_as_the_job_would(n_worker
     assert batch_of(WayName.GBA, shared, n_worker) == min(batch_size, size)
     alone = replace(shared, global_batch=None)
     assert {batch_of(name, alone, n_worker) for name in WayName} == {batch_size}
+
+
+def test_a_job_is_rehearsed_in_its_own_way():
+    spec = JobSpec("j")
+    assert own_way(spec) is own_way(replace(spec, sync=Sync.BSP)) is WayName.ASP
+    assert own_way(replace(spec, sync=Sync.GBA)) is WayName.GBA
+    assert own_way(replace(spec, stale_steps=StaleSteps.NORMALISED)) is WayName.NORMALISED

@@ -59,7 +59,9 @@ def test_json_has_a_row_for_each_point_and_each_run(run, job_file):
 
 
 def test_flags_override_the_file_and_a_cell_is_a_job_too(run, shell, job_file, clicks):
-    code, out, _ = run("rehearse", job_file, *SHORT, "--batch-size", "64", "--optimizer", "adam")
+    code, out, _ = run(
+        "rehearse", job_file, *SHORT, "--batch-size", "64", "--optimizer", "adam", "--variation", "0.5"
+    )
     assert code == 0
     assert "adam, learning rate 0.02, batch 64" in out
     cell = f"name: cell\ndata: {{path: {clicks}, label: clicked}}\nbatch_size: 32\n"

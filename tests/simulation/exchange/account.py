@@ -106,7 +106,7 @@ class Account:
 
     def compute(self, worker: str, rows: list[int], ids: np.ndarray) -> int:
         """Note the gradients of a batch; return its mark."""
-        mark = len(self.batches) + 1
+        mark = 2 * len(self.batches) + 1  # odd, so that the sum of two is no mark
         dense = range(len(self.first), len(self.first) + self.n_dense)
         numbers = frozenset(rows if self.is_weighted else [*ids.tolist(), *dense])
         self.batches[mark] = Marked(mark, worker, rows, numbers, self.epoch_of[worker], self.n_load)
@@ -244,8 +244,9 @@ class Account:
 
     def _explain(self, number: int, n: float, total: float) -> set[int] | None:
         """Return the batches that explain a change; None: none do."""
-        if self.is_gathered and round(n) == 1 and abs(total - round(total)) > NEAR:
-            return self._mixed(number, total)
+        if self.is_gathered and round(n) == 1:
+            alone = {mark for mark in self._open[number] if abs(mark - total) <= NEAR}
+            return alone or self._mixed(number, total)
         n, total = round(n), round(total)
         counts = (n,) if number < len(self.first) else (0, 1, 2)
         for size in counts:

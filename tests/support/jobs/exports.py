@@ -37,6 +37,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    RateScaling,
     StaleSteps,
     Sync,
 )
@@ -282,9 +283,18 @@ def _with_budget(job: JobSpec) -> JobSpec:
 
 
 def _asynchronous(job: JobSpec) -> JobSpec:
-    """Return a job, half of those with stale gradients with steps that follow their age."""
+    """Return a job of ours, half of those with stale gradients with steps and a rate that follow."""
     is_stale = job.sync in {Sync.ASP, Sync.SSP} and job.n_epoch % 2
-    return replace(job, stale_steps=StaleSteps.NORMALISED) if is_stale else job
+    if not is_stale:
+        return job
+    follows = job.global_batch is not None and job.batch_of(1) != job.batch_of(3)
+    scaling = RateScaling.LINEAR if follows else RateScaling.NONE
+    return replace(
+        job,
+        stale_steps=StaleSteps.NORMALISED,
+        learning_rate_scaling=scaling,
+        learning_rate_warmup=job.n_epoch,
+    )
 
 
 _jobs = st.builds(

@@ -36,6 +36,13 @@ def test_gradients_miss_the_updates_of_the_other_worker_unless_they_train_in_rou
     shown = StalenessView(end, series)
     first, second = shown.workers
     assert min(first.ages.n, second.ages.n) > 10
+    assert [each.name for each in shown.servers] == ["ps-0", "ps-1"]
+    assert all(each.ages.n and each.times.n == each.ages.n for each in shown.servers)
+    assert end.ages.n_gradient == shown.ages.n == shown.times.n
+    assert end.ages.seconds > 0
+    is_bsp = sync is Sync.BSP  # whose rounds have no gradients of single rows
+    assert (shown.row_ages.n == 0) == (end.ages.row_updates is None) == is_bsp
+    assert is_bsp or end.ages.row_updates <= end.ages.updates + 1
     assert (shown.ages.quantile(1.0) == 0) == (sync is Sync.BSP)
     assert first.n_row + second.n_row <= end.train.n_sample_done  # reports of the last second are not heard
     assert first.n_row + second.n_row > 0.5 * end.train.n_sample_done

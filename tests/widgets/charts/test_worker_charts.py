@@ -74,6 +74,12 @@ def test_in_bsp_it_says_why_no_gradient_is_old():
     assert "in rounds" in staleness.columns(snapshot, ages([(5.0, "worker-0", 0, 90)])).words
 
 
+def test_in_gba_ages_are_steps_of_global_batches():
+    snapshot = replace(b.snapshot(), spec=replace(b.snapshot().spec, sync=Sync.GBA))
+    words = staleness.columns(snapshot, ages([(5.0, "worker-0", 0, 90), (5.0, "worker-1", 1, 10)])).words
+    assert "half missed at most 0 global batches with gradients of other workers" in words
+
+
 def test_many_workers_share_one_curve_of_ages():
     rows = [(5.0, f"worker-{i}", 1, 10) for i in range(MOST_LINES + 1)]
     curves = staleness.marks(staleness.columns(b.snapshot(), ages(rows))).panels[0].layers

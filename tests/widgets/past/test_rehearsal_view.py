@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from support.jobs.rehearsals import rehearsal
 
@@ -54,6 +57,14 @@ def test_intervals_hold_the_change_and_are_wider_with_fewer_seeds():
 def test_it_says_what_to_be_careful_about(changes, words):
     assert words in _text(rehearsal(**changes))
     assert words not in _text(rehearsal())
+
+
+def test_it_says_where_training_diverged():
+    result = rehearsal()
+    broken = tuple(replace(run, loss=math.nan) if run.delay.n_worker == 32 else run for run in result.runs)
+    text = _text(replace(result, runs=broken))
+    assert "Runs with 32 workers diverged" in text
+    assert "diverged" not in _text(result)
 
 
 def test_the_saved_form_has_the_picture_and_its_numbers():

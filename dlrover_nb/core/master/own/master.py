@@ -27,7 +27,7 @@ from dlrover_nb.core.master.own.nodes.worker_set import reconcile_workers
 from dlrover_nb.core.master.own.recovery_record import StateRecord, record_of, revive
 from dlrover_nb.core.master.own.rows import evaluation, quarantine
 from dlrover_nb.core.master.own.servers import ps_group, rebalancing
-from dlrover_nb.core.master.own.state import batch_sizes, node_sizes, resizing, target_plan
+from dlrover_nb.core.master.own.state import batch_sizes, learning_rate, node_sizes, resizing, target_plan
 from dlrover_nb.core.master.own.state.batch_sizes import set_sizes
 from dlrover_nb.core.master.own.state.state import JobState, Stage, evaluation_split, train_split
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send
@@ -446,5 +446,6 @@ class JobMaster:
         node_sizes.emit(state, at_s)
         mitigations.end_done(state, at_s)
         batch_sizes.emit(state, at_s)
+        learning_rate.advance(state, at_s)
         liveness.update_phase(state, at_s)
         return self._take_orders()

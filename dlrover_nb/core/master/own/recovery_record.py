@@ -42,7 +42,7 @@ from dlrover_nb.core.master.own.state.state import (
     RestorableCheckpoint,
     Stage,
 )
-from dlrover_nb.core.master.own.state.state_records import Fence, OpenMitigation, failed
+from dlrover_nb.core.master.own.state.state_records import JOBS_OWN, Fence, OpenMitigation, RateRamp, failed
 from dlrover_nb.core.master.shared.orders import DropCheckpoint
 from dlrover_nb.core.master.shared.takeover import takeover_words
 from dlrover_nb.core.structs.job.job import JobPhase  # noqa: TC001 - a record is decoded by its annotations
@@ -124,6 +124,7 @@ class StateRecord:
     skipped_in_pass: tuple[int, int] = (0, 0)
     backups: int = 0
     rates: dict[str, float] = field(default_factory=dict)
+    ramp: RateRamp = JOBS_OWN
     mitigations: tuple[OpenMitigation, ...] = ()
     is_held: bool = False
     loss_points: tuple[tuple[int, float], ...] = ()
@@ -180,6 +181,7 @@ def record_of(state: JobState) -> StateRecord:
         skipped_in_pass=state.skipped_in_pass,
         backups=state.backups,
         rates=dict(state.rates),
+        ramp=state.ramp,
         mitigations=state.mitigations,
         is_held=state.is_held,
         loss_points=state.losses.points,
@@ -208,6 +210,7 @@ def revive(
     state.batch_sizes, state.n_coordinated = dict(record.batch_sizes), record.n_group
     state.batch_times = dict(record.batch_times)
     state.backups, state.rates, state.mitigations = record.backups, dict(record.rates), record.mitigations
+    state.ramp = record.ramp
     state.phase, state.message, state.is_held = record.phase, record.message, record.is_held
     adopted = (_adopted(node, state.spec.gpu_of(node.role), at_s) for node in record.nodes)
     state.roster.adopt(adopted, record.n_named)

@@ -133,9 +133,8 @@ class PsLink:
         return self.slab.put(arrays, answer_bytes)
 
     def exchange(self, request: Exchange, parts: Parts) -> SentRequest:
-        """Return what to send for an exchange: only one that a bell's fields can hold is rung for."""
-        is_direct = request.done is None and request.form is None and not request.n_row
-        is_plain = is_direct and request.answer_at != NO_SLAB
+        """Return what to send for an exchange: no round, nor what is packed or in no slab, is rung for."""
+        is_plain = request.answer_at != NO_SLAB and request.done is None and request.form is None
         if not (is_plain and self.slab.has_bell):
             return encode(request, parts)
         return rung_request(request, [part for part in parts if isinstance(part, SharedArray)])

@@ -25,7 +25,7 @@ worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages 
 `Exchange` without a round and its `Exchanged` are no messages then where a bell carries them (`slab.bell`).
 
 Where PS gather gradients into global batches (GBA, module `gathering`), an `Exchange` says of how many rows
-its gradients are the mean, and is a message always.
+its gradients are the mean.
 
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go

@@ -31,20 +31,26 @@ static uint32_t mixed(int64_t id)
     return (uint32_t)((uint64_t)id ^ (uint64_t)id >> 32) * 2654435769u;
 }
 
+/* What is kept of an id: not 0. A worker may change ids in its slab meanwhile, to any: nothing overflows. */
+static int64_t kept(int64_t id)
+{
+    return (int64_t)((uint64_t)id + 1);
+}
+
 /* Where a row is watched, or would be. */
 static int64_t place_of(const Watched *watched, int64_t id)
 {
     int64_t place = (int64_t)((mixed(id) * 2246822519u) % WATCHED);
-    while (watched->ids[place] && watched->ids[place] != id + 1)
+    while (watched->ids[place] && watched->ids[place] != kept(id))
         place = (place + 1) % WATCHED;
     return place;
 }
 
-/* Watch half of the rows from now on, and forget what was read. */
-static void watch_fewer(Watched *watched)
+/* Forget what was read. */
+static void forget(Watched *watched)
 {
-    watched->limit /= 2;
     watched->n_row = 0;
+    watched->n_open = 0;
     watched->generation++;
     memset(watched->ids, 0, sizeof watched->ids);
     memset(watched->n_update, 0, sizeof watched->n_update);
@@ -55,6 +61,7 @@ static void follow(Reader *reader)
     if (reader->generation == reader->watched->generation)
         return;
     reader->generation = reader->watched->generation;
+    memset(reader->is_noted, 0, sizeof reader->is_noted);
     memset(reader->own, 0, sizeof reader->own);
     memset(reader->others, 0, sizeof reader->others);
     memset(reader->read_at, 0, sizeof reader->read_at);
@@ -88,12 +95,13 @@ static void note_pulled(Reader *reader, const int64_t *ids, int64_t n)
         int64_t at = place_of(watched, ids[i]);
         if (!watched->ids[at]) {
             if (watched->n_row == MOST_WATCHED) {
-                watch_fewer(watched);
+                watched->limit /= 2; /* half of the rows from now on */
+                forget(watched);
                 follow(reader);
                 i = -1; /* from the first one again */
                 continue;
             }
-            watched->ids[at] = ids[i] + 1;
+            watched->ids[at] = kept(ids[i]);
             watched->n_row++;
         }
         reader->read_at[now & 1][at] = now;
@@ -106,17 +114,29 @@ void count_exchange(Reader *reader, int64_t has_pushed, const int64_t *pushed, i
                     int64_t n_pulled, double at_s)
 {
     const int64_t now = n_other(reader);
+    Watched *watched = reader->watched;
+    const int64_t n = watched->n_exchange++, turn = n % (n < PERIOD ? PERIOD / OFTENER_AT_FIRST : PERIOD);
+    if (!turn)
+        forget(watched);
     follow(reader);
     reader->n_exchange++;
     if (has_pushed) {
         const double age_ms = (at_s - reader->read_s[reader->lag]) * 1e3;
         reader->counts[class_of(now - reader->n_read[reader->lag], AGE_CLASSES)]++;
         reader->seconds[class_of((int64_t)age_ms, SECOND_CLASSES)]++;
-        count_pushed(reader, pushed, n_pushed);
+        if (watched->n_open)
+            count_pushed(reader, pushed, n_pushed);
         reader->n_own++;
         ++*reader->n_update;
     }
-    note_pulled(reader, pulled, n_pulled);
+    int64_t *is_done = reader->is_noted + ((reader->n_exchange - 1 - (uint32_t)reader->lag) & 1);
+    watched->n_open -= *is_done;
+    *is_done = 0;
+    if (turn < WINDOW) {
+        note_pulled(reader, pulled, n_pulled);
+        reader->is_noted[reader->n_exchange & 1] = 1;
+        watched->n_open++;
+    }
     reader->n_read[1] = reader->n_read[0];
     reader->n_read[0] = now;
     reader->read_s[1] = reader->read_s[0];

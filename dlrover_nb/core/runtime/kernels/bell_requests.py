@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-WATCHED = 1024  # places of rows whose updates are counted
+WATCHED = 4096  # places of rows whose updates are counted
 MOST_WATCHED = WATCHED // 2
+PERIOD, WINDOW = 2048, 32  # of so many exchanges the first ones are noted
+OFTENER_AT_FIRST = 8  # times, in the first period
 
 
 class Outcome(IntEnum):
@@ -57,6 +59,7 @@ class Request(Structure):
         ("answer_at", c_int64),
         ("rate", c_double),
         ("rung_s", c_double),
+        ("n_row", c_int64),
     )
 
 
@@ -71,12 +74,17 @@ class Answer(Structure):
 
 
 class Watched(Structure):
-    """Rows whose updates are counted, those whose mixed id is below `limit`: see `reader_ages`."""
+    """Rows whose updates are counted, those whose mixed id is below `limit`: see `reader_ages`.
+
+    Of `n_exchange` so far, `n_open` were noted and their gradients have not come yet.
+    """
 
     _fields_ = (
         ("n_row", c_int64),
         ("limit", c_int64),
         ("generation", c_int64),
+        ("n_exchange", c_int64),
+        ("n_open", c_int64),
         ("ids", c_int64 * WATCHED),
         ("n_update", c_uint32 * WATCHED),
     )
@@ -103,6 +111,7 @@ class Reader(Structure):
         ("row_counts", c_int64 * N_CLASS),
         ("read_s", c_double * 2),
         ("generation", c_int64),
+        ("is_noted", c_int64 * 2),
         ("n_exchange", c_uint32),
         ("own", c_uint32 * WATCHED),
         ("others", c_uint32 * WATCHED * 2),

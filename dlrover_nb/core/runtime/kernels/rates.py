@@ -49,6 +49,12 @@ class Rates:
         self._table = StepTable()
         self._most_steps = 0  # the largest number of updates of any parameter
 
+    def of(self, rule: Rule) -> Rates:
+        """Return the same of another rule, which goes on after the steps so far."""
+        rates = Rates(rule)
+        rates.made_steps(self._most_steps)
+        return rates
+
     def step(self, factor: float) -> tuple[Rule, Floats | None]:
         """Return the rule and the step sizes of the next step."""
         rule, corrections = self._own if factor == 1.0 else self._scaled(factor)

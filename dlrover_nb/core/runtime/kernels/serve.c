@@ -1,9 +1,9 @@
 /* Requests that workers ring for (bell_requests.py), served without Python: exchanging.py, with the same bits.
  * `exchange` serves those that came in messages as well, when Python has read them.
  *
- * What is not plain is left to Python: another epoch, a round or rate of its own, gradients or places that look wrong,
- * new rows for which the map grows, rows to save for which there is no room. So nothing here answers with an error,
- * and what Python answers does not depend on this file.
+ * What is not plain is left to Python: another epoch, a round or rate of its own, gradients to be gathered,
+ * gradients or places that look wrong, new rows for which the map grows, rows to save for which there is no room.
+ * So nothing here answers with an error, and what Python answers does not depend on this file.
  *
  * Where the PS may use several cores, the calling thread gets help while more requests than one are there at a
  * time, until it returns: so Python, which moves rows and cuts checkpoints, never meets a thread of these. Each
@@ -75,7 +75,7 @@ static int are_few(const Request *r)
 static int is_plain(const Store *store, const Bell *bell)
 {
     const Request *r = &bell->request;
-    if (!bell->is_open || r->epoch != store->epoch || r->step <= bell->step || r->rate != 1.0)
+    if (!bell->is_open || r->epoch != store->epoch || r->step <= bell->step || r->rate != 1.0 || r->n_row)
         return 0;
     return (!r->n_push || r->width == store->width) && (!r->n_dense || r->n_dense == store->n_dense);
 }

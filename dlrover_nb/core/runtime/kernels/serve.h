@@ -6,6 +6,7 @@
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
     double rate, rung_s;
+    int64_t n_row; /* of a batch whose gradients are gathered, which Python does */
 } Request;
 
 typedef struct {
@@ -13,11 +14,14 @@ typedef struct {
     double update_s, lookup_s;
 } Answer;
 
-enum { AGE_CLASSES = 24, SECOND_CLASSES = 32, WATCHED = 1024, MOST_WATCHED = WATCHED / 2 };
+enum { AGE_CLASSES = 24, SECOND_CLASSES = 32, WATCHED = 4096, MOST_WATCHED = WATCHED / 2, WINDOW = 32, PERIOD = 2048 };
+enum { OFTENER_AT_FIRST = 8 };
 
-/* Rows whose updates are counted: those whose mixed id is below a limit, which halves when they become too many. */
+/* Rows whose updates are counted: those whose mixed id is below a limit, which halves when they become too many. Of so
+ * many exchanges in a period the first ones are noted: then gradients of what they read are counted. */
 typedef struct {
-    int64_t n_row, limit, generation; /* rows, the limit, and how often it has halved */
+    int64_t n_row, limit, generation; /* rows, the limit, and how often all of it was forgotten */
+    int64_t n_exchange, n_open;       /* exchanges so far, and noted ones whose gradients have not come yet */
     int64_t ids[WATCHED];             /* the id + 1; 0: none is here */
     uint32_t n_update[WATCHED];
 } Watched;
@@ -30,7 +34,7 @@ typedef struct {
     Watched *watched;
     int64_t lag, n_own, n_read[2], counts[AGE_CLASSES], seconds[SECOND_CLASSES], row_counts[AGE_CLASSES];
     double read_s[2];
-    int64_t generation;
+    int64_t generation, is_noted[2];
     uint32_t n_exchange, own[WATCHED], others[2][WATCHED], read_at[2][WATCHED];
 } Reader;
 

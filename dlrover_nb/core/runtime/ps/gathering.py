@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.errors import WireError
 from dlrover_nb.core.runtime.ps.global_batch import Gathered, GlobalBatch
 
@@ -52,7 +54,7 @@ class Gathering:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Workers that train here."""
+        """Workers that have brought gradients."""
         return tuple(sorted(self._workers))
 
     @property
@@ -72,13 +74,16 @@ class Gathering:
         WireError
             When they cannot be applied: nothing is gathered then.
         """
-        self._workers.add(worker)
         rows, row_gradients, dense = gradients
         if request.n_row:
+            if not len(rows):  # a bell does not say how wide no rows are
+                row_gradients = np.empty((0, self._store.answer_shape[0]), np.float32)
             self._store.check_push(rows, row_gradients, dense)
+            self._workers.add(worker)
             self._contributors.add((identity, worker))
             age = self._ages.count_gathered(identity, worker)
-            self._apply(self._batch.add(Gathered(age, request.n_row, gradients, request.rate), self.size))
+            part = Gathered(age, request.n_row, (rows, row_gradients, dense), request.rate)
+            self._apply(self._batch.add(part, self.size))
         elif len(rows) or len(dense):
             raise WireError("gradients to gather came without the number of their rows; run one release")
         self._ages.count_read(identity, worker)

@@ -83,8 +83,7 @@ def weighted_sum(parts: Sequence[Gradients], weights: Sequence[float]) -> Gradie
         return parts[0]
     own_kernel = kernel()
     rows, inverse = own_kernel.distinct(np.concatenate([part[0] for part in parts]))
-    width = next((part[1].shape[1] for part in parts if part[1].ndim > 1), 0)
-    gradients = np.zeros((len(rows), width), np.float32)
+    gradients = np.zeros((len(rows), parts[0][1].shape[1]), np.float32)
     dense, start = np.zeros_like(parts[0][2]), 0
     for (own_rows, own, own_dense), share in zip(parts, weights, strict=True):
         weight = np.float32(share)

@@ -55,7 +55,7 @@ from dlrover_nb.core.structs.wire.messages import (
     Stop,
     ToNode,
 )
-from dlrover_nb.core.structs.wire.mitigation_messages import Backups
+from dlrover_nb.core.structs.wire.mitigation_messages import Backups, SetRate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,7 +202,7 @@ class ParameterServer:
         self._chunk_sender = ChunkSender(context, keys, f"{config.node}/{os.getpid()}", agent)
         self._flash = FlashCheckpoint(job, config.folder, config.node, most_bytes=self._spare_bytes)
         self._load_window, self._ages_window_s = LoadWindow(), 0.0
-        self._index = NO_PART
+        self._index, self._rate = NO_PART, 1.0  # of the model's learning rate
         self._files: dict[int, Saved] = {}  # answers for checkpoints that are being written to a file
         self._copying: tuple[StoreCut, Save, Saved] | None = None  # with the answer for its file
         self._changed = ChangedRows()
@@ -275,12 +275,22 @@ class ParameterServer:
                 self._serving.adjust(dict(sizes), dict(accumulate))
             case Backups(n=n):
                 self._serving.set_backups(n)
+            case SetRate(factor=factor):
+                self._scale_rate(factor)
             case Resize():
                 self._resize(order)
             case Stop():
                 self._stopped = True
             case _:
                 _log.warning("%s ignored %s: it is not an order for a PS", self._name, type(order).__name__)
+
+    def _scale_rate(self, factor: float) -> None:
+        """Apply all gradients from now on with `factor` times the model's learning rate."""
+        _log.info("%s: %g times the learning rate", self._name, factor)
+        self._rate = factor
+        for store in (self._serving.store, self._migration.store):
+            if store is not None:
+                store.scale_rate(factor)
 
     def _resize(self, order: Resize) -> None:
         """Keep within another limit: copies that exceed it are freed first."""
@@ -391,7 +401,9 @@ class ParameterServer:
 
     def _new_store(self, index: int = 0, n_ps: int = 1) -> ParameterStore:
         model, n_row = self._config.spec.model, self._config.features.n_table_row
-        return ParameterStore(model, n_row, self._n_dense, index=index, n_ps=n_ps)
+        store = ParameterStore(model, n_row, self._n_dense, index=index, n_ps=n_ps)
+        store.scale_rate(self._rate)
+        return store
 
     def _save(self, save: Save) -> None:
         """Begin to copy a checkpoint, and to write it then; a failure is reported and does not end the PS."""

@@ -11,7 +11,7 @@ parameters are written there. Then it rings for most of its exchanges, and the c
 that are plain while this thread waits (`kernels.bell_requests`); the same code as for messages serves the
 rest.
 
-In GBA they are gathered into global batches (`gathering`), and nothing is plain to the kernel.
+In GBA gradients are gathered into global batches (`gathering`), which is never plain to the kernel.
 
 In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
 `round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one

@@ -14,7 +14,7 @@ import numpy as np
 
 from dlrover_nb.core.errors import CheckpointError, WireError
 from dlrover_nb.core.runtime.kernels import kernel
-from dlrover_nb.core.runtime.kernels.rates import Rates
+from dlrover_nb.core.runtime.kernels.rates import Rates, scaled
 from dlrover_nb.core.runtime.kernels.rule import Rule
 from dlrover_nb.core.runtime.store.cut import Cut
 from dlrover_nb.core.runtime.store.dense import DenseSlice
@@ -77,6 +77,12 @@ class ParameterStore:
         self._cut_dense = np.empty((0, 0), np.float32)  # kept: new memory costs more than the copy
         self.served = ServedRows()
         self.dense_factors: tuple[float, ...] = ()
+
+    def scale_rate(self, factor: float) -> None:
+        """Take all steps from now on with `factor` times the model's learning rate."""
+        rule = self._rule if factor == 1.0 else scaled(self._rule, factor)
+        self._rates = self._rates.of(rule)
+        self._server = self._kernel.plain_server(rule)
 
     @property
     def n_held(self) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -25,6 +24,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Mode,
     Objective,
     Optimizer,
+    RateScaling,
     StaleSteps,
     Sync,
 )
@@ -272,6 +272,7 @@ _RANGES = {  # far beyond what any job needs: what is larger is a slip, and woul
     "checkpoint_every_s": (0, 10**9),
     "max_skipped_batches": (0, 10**9),
     "max_restarts_per_error": (0, 10**9),
+    "learning_rate_warmup": (0, 10**9),
     "priority": (0, 10**9),
     "heartbeat_timeout_s": (1, 10**9),  # nodes report each second
 }
@@ -292,27 +293,25 @@ _ABOVE_ZERO = (
 )
 
 
-_TAG = re.compile(r"[\w./:+-]{1,30}")
-_MOST_TAGS = 10
-
-
-def _check_tags(tags: tuple[str, ...]) -> None:
-    """Refuse tags that a list has no room for, or that an address would have to write otherwise."""
-    for tag in tags:
-        if not _TAG.fullmatch(tag):
-            raise InvalidValueError(
-                f"a tag must be 1 to 30 letters, digits and . / : + - _, got {shown(tag)}; correct it"
-            )
-    if len(set(tags)) < len(tags) or len(tags) > _MOST_TAGS:
-        raise InvalidValueError(f"tags must be at most {_MOST_TAGS}, each once, got {', '.join(tags)}")
-
-
 def _check_steps(spec: JobSpec) -> None:
     """Refuse steps that follow an age which there is not."""
     if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
         raise InvalidValueError(
-            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is applied "
-            "late; leave stale_steps out"
+            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is a step of "
+            "its own; leave stale_steps out"
+        )
+    if spec.learning_rate_scaling is RateScaling.NONE:
+        return
+    if spec.sync is Sync.ALLREDUCE or spec.foreign is not None:
+        raise InvalidValueError(
+            f"learning_rate_scaling {spec.learning_rate_scaling} is for jobs of ours with parameter servers, "
+            "which apply the learning rate; leave it out"
+        )
+    if spec.rows_of_step(1) == spec.rows_of_step(2) == spec.rows_of_step(3):
+        what = "without a global_batch" if spec.global_batch is None else "with a global_batch"
+        raise InvalidValueError(
+            f"learning_rate_scaling {spec.learning_rate_scaling} follows the rows of one step, which are the "
+            f"same for any number of workers in {spec.sync} {what}; leave it out"
         )
 
 
@@ -369,6 +368,11 @@ class JobSpec(BareRepr):
     sync, staleness
         How far workers may run ahead of each other; `staleness` is the bound of SSP in iterations, and of GBA
         the age in steps up to which gradients count in full.
+    learning_rate_scaling
+        How the learning rate follows the rows of one step, against those of the first plan. They change with
+        the workers where these share a global batch in ASP and SSP, and elsewhere where there is none.
+    learning_rate_warmup
+        Steps after a change of the number of workers in which the learning rate reaches its new value.
     stale_steps
         How steps follow the age of their gradients, in asynchronous training (ASP, SSP).
     overlap
@@ -462,10 +466,12 @@ class JobSpec(BareRepr):
     tuning: JobTuning = field(default_factory=JobTuning)
     straggler_rule: str = RuleName.ROBUST
     stale_steps: StaleSteps = StaleSteps.PLAIN
+    learning_rate_scaling: RateScaling = RateScaling.NONE
+    learning_rate_warmup: int = 100
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
-        _check_tags(self.tags)
+        _check.tags(self.tags)
         for name, (least, most) in _RANGES.items():
             if (value := getattr(self, name)) is not None:
                 _check.within("epochs" if name == "n_epoch" else name, value, least, most)
@@ -566,6 +572,12 @@ class JobSpec(BareRepr):
     def shared_batch(self) -> int | None:
         """The global batch where workers share it out; None: there is none, or PS gather it."""
         return None if self.sync is Sync.GBA else self.global_batch
+
+    def rows_of_step(self, n_worker: int) -> int:
+        """Return the samples of one step of the optimizer: of one worker in ASP and SSP, else of all."""
+        if self.sync in {Sync.ASP, Sync.SSP}:
+            return self.batch_of(n_worker)
+        return self.global_batch or self.batch_size * n_worker
 
     def batch_of(self, n_worker: int) -> int:
         """Return m of Eq. 1: the samples of one worker's mini-batch where so many train."""

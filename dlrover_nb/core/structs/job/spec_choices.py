@@ -69,6 +69,14 @@ class StaleSteps(StrEnum):
     NORMALISED = "normalised"  # shorter steps of the dense part for older gradients
 
 
+class RateScaling(StrEnum):
+    """How the learning rate follows the rows of one step, where these change with the number of workers."""
+
+    NONE = "none"  # it does not
+    SQRT = "sqrt"  # by the root of their ratio
+    LINEAR = "linear"  # by their ratio
+
+
 class Device(StrEnum):
     """Where workers of ours compute the dense part of a model; rows stay on the PS."""
 

@@ -34,7 +34,10 @@ class Backups:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """To a worker, not in BSP: gradients are applied with `factor` times the learning rate from now on."""
+    """Gradients are applied with `factor` times the learning rate from now on.
+
+    To a worker, not in BSP: its own gradients. To a PS: all of them, as workers are more or fewer.
+    """
 
     factor: float
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.gradient_ages import AgeUnit
 from dlrover_nb.widgets import units
@@ -88,8 +89,8 @@ class Columns:
             return NO_ROWS
         fresh = dict(zip(self.all_rows.at_most, self.all_rows.shares, strict=True)).get(0, 0.0)
         return (
-            f"{fresh:.0%} of the gradients of single rows found their row as it was read; the others missed "
-            f"updates of the row by other workers ({self.all_rows.n:,} gradients of a sample of rows)."
+            f"{percent(fresh)} of the gradients of single rows found their row as it was read; the others "
+            f"missed updates of the row by other workers ({self.all_rows.n:,} gradients of a sample of rows)."
         )
 
 

@@ -50,7 +50,7 @@ def test_the_library_shares_data_as_python_does():
     ("before", "after", "difference"),
     [
         ("epoch, step, at, n_push", "step, epoch, at, n_push", "Request.epoch to have 8 bytes at byte 0, got 8 bytes at"),
-        ("int32_t ask, answers;", "int64_t ask, answers;", "Bell to have 208 bytes at byte 0, got 216 bytes"),
+        ("int32_t ask, answers;", "int64_t ask, answers;", "Bell to have 216 bytes at byte 0, got 224 bytes"),
     ],
 )  # fmt: skip
 def test_a_library_of_other_structs_is_refused(before, after, difference, other_library, monkeypatch, caplog):

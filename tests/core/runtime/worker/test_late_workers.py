@@ -23,7 +23,7 @@ from dlrover_nb.core.runtime.store import ParameterStore
 from dlrover_nb.core.runtime.store.batches import ShardWork, prepare_batch
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher
 from dlrover_nb.core.runtime.worker.trainer import MOST_LATE, Trainer
-from dlrover_nb.core.structs.job.spec_choices import Optimizer
+from dlrover_nb.core.structs.job.spec_choices import Optimizer, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (
     Drain,
@@ -289,6 +289,20 @@ def test_gradients_of_a_worker_with_half_the_rate_move_parameters_half_as_far(op
     assert not np.allclose(
         losses, train_single(replace(spec, model=model), FEATURES, shards=SHARDS[:1]).losses
     )
+
+
+@pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
+def test_ps_with_half_the_rate_move_parameters_half_as_far(sync):
+    slow = replace(SPEC, model=replace(SPEC.model, learning_rate=SPEC.model.learning_rate / 2))
+    expected, losses = train_single(slow, FEATURES, shards=SHARDS[:1]).losses, []
+    with World(replace(SPEC, sync=sync)) as world:
+        world.start("w0", Role.WORKER, losses.append)
+        train = world.start_ps(2)
+        for ps in ("ps0", "ps1"):
+            world.send(ps, SetRate(0.5))
+        world.send("w0", train)
+        world.train("w0", SHARDS[:1])
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
 
 
 # laws

@@ -12,7 +12,7 @@ from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_
 from dlrover_nb.core.master.own.nodes import fencing, refusals
 from dlrover_nb.core.master.own.rows import quarantine
 from dlrover_nb.core.master.own.servers import migration_coordinator, ps_group, rebalancing
-from dlrover_nb.core.master.own.state import resizing
+from dlrover_nb.core.master.own.state import learning_rate, resizing
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.master.own.state.state_records import after_loss, failed
 from dlrover_nb.core.master.shared import crash_loops
@@ -99,6 +99,7 @@ def _repeat_orders(state: JobState, node: Node) -> None:
     """Send orders again that may have been lost with an earlier master or a connection."""
     if node.role is Role.PS:
         migration_coordinator.resend_outcome(state, node)
+        learning_rate.repeat(state, node)
         if node is state.coordinator:
             state.instruct_coordinator()
         return

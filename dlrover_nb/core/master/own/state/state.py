@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.deadline.loss_windows import LossWindows
 from dlrover_nb.core.master.own.state.roster import Node, Roster
-from dlrover_nb.core.master.own.state.state_records import Fence, OpenMitigation, WithoutScore, take_size
+from dlrover_nb.core.master.own.state.state_records import (
+    JOBS_OWN,
+    Fence,
+    OpenMitigation,
+    RateRamp,
+    WithoutScore,
+    take_size,
+)
 from dlrover_nb.core.master.shared.orders import Emit, Order, Send, StartNode, StopNode
 from dlrover_nb.core.master.shared.restarts import RestartBudget
 from dlrover_nb.core.models.score_sums import ScoreSums
@@ -269,6 +276,8 @@ class JobState:
     node_sizes_emitted: tuple[SetSize, ...] | None = ()  # None: by an earlier master, if any
     backups: int = 0  # workers without which a round may end (BSP)
     rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
+    ramp: RateRamp = JOBS_OWN  # of the job's learning rate
+    rates_of_ps: dict[str, float] = field(default_factory=dict)  # factors that PS were told last; none: 1
     mitigations: tuple[OpenMitigation, ...] = ()  # that were begun and are not in effect yet
     is_held: bool = False  # whether it waits to be admitted: no node starts
     silent: dict[str, Node] = field(

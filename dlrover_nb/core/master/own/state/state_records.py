@@ -33,6 +33,27 @@ class Fence:
     confirmed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RateRamp:
+    """A change of the learning rate from one factor of the job's to another, over rows that are trained.
+
+    Parameters
+    ----------
+    start, end
+        The factors.
+    since_row, n_row
+        Rows that were done when it began, and over how many it goes; 0: at once.
+    """
+
+    start: float = 1.0
+    end: float = 1.0
+    since_row: int = 0
+    n_row: int = 0
+
+
+JOBS_OWN = RateRamp()  # the job's own rate, from the start
+
+
 @dataclass(slots=True)
 class WithoutScore:
     """Rows whose score is not finite: how many, and the numbers of the first `MOST_NAMED`."""

@@ -97,7 +97,7 @@ def rung_request(request: Exchange, parts: Sequence[SharedArray]) -> bytes:
     return bytes(
         Request(
             request.ps_epoch, request.step, parts[0].offset, len(rows), width, len(dense), len(pull),
-            request.answer_at, request.rate, time.monotonic(),
+            request.answer_at, request.rate, time.monotonic(), request.n_row,
         )
     )  # fmt: skip
 
@@ -110,7 +110,9 @@ def read_rung(request: Request, block: SharedBlock) -> tuple[Exchange, list[NDAr
     WireError, InvalidValueError
         When it is no request, or does not lie in the slab.
     """
-    exchange = Exchange(request.epoch, request.step, None, request.rate, request.answer_at)
+    exchange = Exchange(
+        request.epoch, request.step, None, request.rate, request.answer_at, n_row=request.n_row
+    )
     arrays, at = [], request.at
     for dtype, shape in (
         (_IDS, (request.n_push,)),
