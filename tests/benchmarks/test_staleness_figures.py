@@ -40,6 +40,7 @@ def test_points_that_are_measured_less_exactly_than_the_target_count_apart(stale
     ]
     figures = staleness.errors(rows, "")
     assert figures["auc_error"] == pytest.approx(0.0003)
+    assert figures["auc_error_median"] == pytest.approx(0.0003)
     assert figures["bands_hold"] == 0.5
     assert figures["auc_error_all"] == pytest.approx(0.0306 / 3)
     assert figures["n_point"] == [2, 3]
