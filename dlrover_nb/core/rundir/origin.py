@@ -92,17 +92,17 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
 
 def _of_own_module(spec: JobSpec, features: FeatureSpec, folder: Path) -> Origin | None:
     """Return the parameters that a user's module had when it was submitted, if it brought any."""
-    found = find_first(folder)
-    if found is None:
+    first = find_first(folder)
+    if first is None:
         return None
     manifest = Manifest(
         ORIGIN,
-        found.path.stat().st_mtime,
+        first.path.stat().st_mtime,
         0,
         even_bucket_owner(1),
-        ((str(found.path), found.sha256),),
+        ((str(first.path), first.sha256),),
         features.n_table_row,
-        found.path.stat().st_size,
+        first.path.stat().st_size,
         untouched(train_split(spec, features)),
     )
     began = BeganFrom("the values of its own module", manifest.at_s)

@@ -85,19 +85,16 @@ def train_plain(
     `loss` gives, of ids, numbers and labels, what is shown and what is trained.
     """
     model = job.spec.model
-    optimizers = {
-        "sgd": lambda p: torch.optim.SGD(p, model.learning_rate),
-        "adagrad": lambda p: torch.optim.Adagrad(
-            p, model.learning_rate, initial_accumulator_value=model.initial_accumulator
-        ),
-    }
-    optimizer = optimizers[model.optimizer](module.parameters())
+    rate, parameters = model.learning_rate, list(module.parameters())
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(parameters, rate)
+    if model.optimizer == "adagrad":
+        optimizer = torch.optim.Adagrad(parameters, rate, initial_accumulator_value=model.initial_accumulator)
     losses = []
     module.train()
     for ids, numbers, labels in batches_of(job):
         optimizer.zero_grad()
         shown, trained = loss(ids, numbers, labels)
-        trained.backward()
+        torch.autograd.backward(trained)
         optimizer.step()
         losses.append(float(shown.detach()))
     return losses

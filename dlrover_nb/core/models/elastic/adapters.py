@@ -12,12 +12,12 @@ from dlrover_nb.core.models.elastic import deepctr, fuxictr
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.elastic.net import Face
-    from dlrover_nb.core.models.elastic.tables import Taken
+    from dlrover_nb.core.models.elastic.tables import TakenModule
 
 _FACES = {"deepctr_torch": deepctr.face_of, "fuxictr": fuxictr.face_of}
 
 
-def face_of(taken: Taken) -> Face:
+def face_of(source: TakenModule) -> Face:
     """Return how a module of a known library is called.
 
     Raises
@@ -25,11 +25,11 @@ def face_of(taken: Taken) -> Face:
     InvalidValueError
         When it is of none.
     """
-    libraries = [kind.__module__.partition(".")[0] for kind in type(taken.module).__mro__]
+    libraries = [kind.__module__.partition(".")[0] for kind in type(source.module).__mro__]
     for library in libraries:
         if library in _FACES:
-            return _FACES[library](taken)
+            return _FACES[library](source)
     raise InvalidValueError(
-        f"{type(taken.module).__name__} is of neither DeepCTR-Torch nor FuxiCTR, so its columns are not "
+        f"{type(source.module).__name__} is of neither DeepCTR-Torch nor FuxiCTR, so its columns are not "
         'known; name them: dlrover_nb.elastic(module, ids=["user", "item"], numbers=["price"])'
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from dlrover_nb.core.models.elastic.inputs import RowColumns
-    from dlrover_nb.core.models.elastic.tables import Taken
+    from dlrover_nb.core.models.elastic.tables import TakenModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Matrix:
         return columns.matrix(self.names)
 
 
-def face_of(taken: Taken) -> Face:
+def face_of(source: TakenModule) -> Face:
     """Return how a model is called, and let it return logits instead of probabilities.
 
     Raises
@@ -39,7 +39,7 @@ def face_of(taken: Taken) -> Face:
     InvalidValueError
         When it has several outputs, is no binary classifier, or takes vectors of numbers.
     """
-    model: Any = taken.module
+    model: Any = source.module
     if getattr(model.out, "task", None) != "binary" or getattr(model, "num_tasks", 1) != 1:
         raise InvalidValueError(
             f"{type(model).__name__} must have one binary output, got task "
@@ -49,7 +49,7 @@ def face_of(taken: Taken) -> Face:
     for name in ("optim", "loss_func", "metrics"):  # of its own training
         if hasattr(model, name):
             delattr(model, name)
-    row_penalties = _take_penalties(taken)
+    row_penalties = _take_penalties(source)
     return Face(
         _columns(model),
         Matrix(tuple(model.feature_index)),
@@ -85,10 +85,10 @@ def _columns(model: Any) -> InputColumns:  # noqa: ANN401 - a model of the libra
     return InputColumns(tuple(ids), tuple(numbers), tuple(lists.items()))
 
 
-def _take_penalties(taken: Taken) -> tuple[float, ...]:
+def _take_penalties(source: TakenModule) -> tuple[float, ...]:
     """Return the L2 factors of the tables, and leave those of other parameters to the model itself."""
-    model: Any = taken.module
-    number = {id(each): i for i, each in enumerate(taken.placeholders)}
+    model: Any = source.module
+    number = {id(each): i for i, each in enumerate(source.placeholders)}
     factors, left = [0.0] * len(number), []
     for weights, l1, l2 in model.regularization_weight:
         own = [each[1] if isinstance(each, tuple) else each for each in weights]

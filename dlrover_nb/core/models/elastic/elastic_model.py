@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.models.elastic.inputs import RowColumns
     from dlrover_nb.core.models.elastic.layout import Layout
-    from dlrover_nb.core.models.elastic.tables import Taken
+    from dlrover_nb.core.models.elastic.tables import TakenModule
     from dlrover_nb.core.structs.data.features import CategoricalColumn
     from dlrover_nb.core.structs.job.job import DataSpec, JobSpec
 
@@ -209,9 +209,9 @@ def elastic(  # noqa: PLR0913 - the names of the columns, and what few modules n
     >>> model = dlrover_nb.elastic(net, ids=["user", "item"], numbers=["age"])
     >>> job = cluster.submit(data="clicks.parquet", label="clicked", model=model, optimizer="adagrad")
     """
-    taken = take_tables(module)
+    source = take_tables(module)
     if ids is None:
-        face = face_of(taken)
+        face = face_of(source)
         if numbers or lists or inputs:
             raise InvalidValueError(
                 "numbers, lists and inputs go with ids; name the columns of ids, too, or leave all out"
@@ -223,26 +223,26 @@ def elastic(  # noqa: PLR0913 - the names of the columns, and what few modules n
         columns = InputColumns(tuple(ids), tuple(numbers or ()), tuple(length.items()))
         face = Face(columns, inputs or ids_and_numbers)
     face = replace(face, is_probability=face.is_probability or probabilities)
-    return ElasticModel(_parts(taken, face), taken.weights, loss)
+    return ElasticModel(_apart(source, face), source.weights, loss)
 
 
-def _parts(taken: Taken, face: Face) -> ModuleParts:
+def _apart(source: TakenModule, face: Face) -> ModuleParts:
     """Find what the module looks up, and lay its tables out."""
-    was_training = taken.module.training
-    taken.module.eval()
-    probe = ElasticNet(taken.module, taken.lookups, face, NO_LAYOUT)
+    was_training = source.module.training
+    source.module.eval()
+    probe = ElasticNet(source.module, source.lookups, face, NO_LAYOUT)
     try:
-        calls = calls_of(taken.lookups, face.columns, probe.run)
+        calls = calls_of(source.lookups, face.columns, probe.run)
     except InvalidValueError:
         raise
     except Exception as error:
         raise InvalidValueError(
-            f"{type(taken.module).__name__} failed on {N_ROW} rows of its columns "
+            f"{type(source.module).__name__} failed on {N_ROW} rows of its columns "
             f"({type(error).__name__}: {error}); check ids, numbers and inputs"
         ) from error
-    taken.module.train(was_training)
-    layout = layout_of(taken.tables, calls, face.columns.slots)
-    taken.lookups.plan(calls, layout.cuts(calls))
+    source.module.train(was_training)
+    layout = layout_of(source.tables, calls, face.columns.slots)
+    source.lookups.plan(calls, layout.cuts(calls))
     return ModuleParts(
-        ElasticNet(taken.module, taken.lookups, face, layout, taken.tables), face.columns, layout
+        ElasticNet(source.module, source.lookups, face, layout, source.tables), face.columns, layout
     )

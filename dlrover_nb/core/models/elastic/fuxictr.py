@@ -14,7 +14,7 @@ from dlrover_nb.core.models.elastic.net import Face
 
 if TYPE_CHECKING:
     from dlrover_nb.core.models.elastic.inputs import RowColumns
-    from dlrover_nb.core.models.elastic.tables import Taken
+    from dlrover_nb.core.models.elastic.tables import TakenModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Features:
         return {name: columns[name] for name in self.names}
 
 
-def face_of(taken: Taken) -> Face:
+def face_of(source: TakenModule) -> Face:
     """Return how a model is called, and let it return logits instead of probabilities.
 
     Raises
@@ -36,7 +36,7 @@ def face_of(taken: Taken) -> Face:
     InvalidValueError
         When it is no binary classifier, or takes other features than ids, lists of ids and numbers.
     """
-    model: Any = taken.module
+    model: Any = source.module
     if not isinstance(model.output_activation, nn.Sigmoid):
         raise InvalidValueError(
             f"{type(model).__name__} must be a binary classifier, got the output activation "
@@ -50,7 +50,7 @@ def face_of(taken: Taken) -> Face:
         Features((*columns.ids, *columns.numbers)),
         _predicted,
         penalty=_penalty,
-        row_penalties=_take_penalties(taken),
+        row_penalties=_take_penalties(source),
     )
 
 
@@ -80,9 +80,9 @@ def _predicted(output: Any) -> torch.Tensor:  # noqa: ANN401 - what the model re
     return predicted
 
 
-def _take_penalties(taken: Taken) -> tuple[float, ...]:
+def _take_penalties(source: TakenModule) -> tuple[float, ...]:
     """Return the L2 factors of the tables; the library has lambda / 2 times the square."""
-    model: Any = taken.module
+    model: Any = source.module
     regularizer = model._embedding_regularizer  # noqa: SLF001 - the library has no other name for it
     if not regularizer:
         return ()
@@ -93,7 +93,7 @@ def _take_penalties(taken: Taken) -> tuple[float, ...]:
             f"embedding_regularizer of {type(model).__name__} must be a number, the factor of an L2 penalty, "
             f"got {regularizer!r}"
         ) from None
-    return (factor / 2,) * len(taken.tables)
+    return (factor / 2,) * len(source.tables)
 
 
 def _penalty(module: nn.Module) -> torch.Tensor:

@@ -62,7 +62,7 @@ class _Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Lookup:
     """The ids that reached a layer while the module was recorded."""
 
     table: int
@@ -83,17 +83,17 @@ class Lookups:
         self._calls: tuple[Call, ...] = ()
         self._cuts: tuple[Cut, ...] = ()
         self._of_table: dict[int, list[int]] = {}
-        self._seen: list[Seen] | None = None
+        self._records: list[Lookup] | None = None
         self._batch: _Batch | None = None
 
-    def record(self) -> list[Seen]:
+    def record(self) -> list[Lookup]:
         """Let layers answer with zeros from now on until `plan`, and note the ids that they get."""
-        self._seen = []
-        return self._seen
+        self._records = []
+        return self._records
 
     def plan(self, calls: tuple[Call, ...], cuts: tuple[Cut, ...]) -> None:
         """Set what is looked up, and where each call finds its floats."""
-        self._calls, self._cuts, self._seen = calls, cuts, None
+        self._calls, self._cuts, self._records = calls, cuts, None
         self._of_table = {
             table: [i for i, call in enumerate(calls) if call.table == table]
             for table in range(len(self.names))
@@ -121,8 +121,8 @@ class Lookups:
 
         `shape` is that of the table.
         """
-        if self._seen is not None:
-            self._seen.append(Seen(table, ids.detach().clone()))
+        if self._records is not None:
+            self._records.append(Lookup(table, ids.detach().clone()))
             return torch.zeros(*ids.shape, shape[1])
         if self._batch is None:
             raise InvalidValueError(f"the table {self.names[table]} is looked up outside of a batch")

@@ -43,7 +43,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenModule:
     """A module without its tables.
 
     Parameters
@@ -63,7 +63,7 @@ class Taken:
     placeholders: tuple[nn.Parameter, ...]
 
 
-def take_tables(module: nn.Module) -> Taken:
+def take_tables(module: nn.Module) -> TakenModule:
     """Return a copy of a module whose trained embedding tables are elsewhere; the module is left as it is.
 
     Raises
@@ -86,13 +86,13 @@ def take_tables(module: nn.Module) -> Taken:
     placeholders = [nn.Parameter(torch.empty(0, device="meta")) for _ in weights]
     memo: dict[int, Any] = {id(w): p for w, p in zip(weights, placeholders, strict=True)}
     memo |= {id(layer): _stand_in(layer, number[id(layer.weight)], lookups) for _, layer in layers}
-    taken = copy.deepcopy(module, memo)
-    _check_whole(of, taken, placeholders, lookups.names)
+    stripped = copy.deepcopy(module, memo)
+    _check_whole(of, stripped, placeholders, lookups.names)
     tables = tuple(
         Table(tuple(f"{n}weight" for n, layer in layers if layer.weight is weight), *weight.shape)
         for weight in weights
     )
-    return Taken(taken, lookups, tables, tuple(w.detach() for w in weights), tuple(placeholders))
+    return TakenModule(stripped, lookups, tables, tuple(w.detach() for w in weights), tuple(placeholders))
 
 
 def _layers(module: nn.Module) -> Iterable[tuple[str, Layer]]:
@@ -143,10 +143,12 @@ def _stand_in(layer: Layer, table: int, lookups: Lookups) -> nn.Module:
     )
 
 
-def _check_whole(of: str, taken: nn.Module, placeholders: list[nn.Parameter], names: tuple[str, ...]) -> None:
+def _check_whole(
+    of: str, stripped: nn.Module, placeholders: list[nn.Parameter], names: tuple[str, ...]
+) -> None:
     """Refuse a module that has a table's values beside its layer, such as tied output weights."""
     number = {id(each): i for i, each in enumerate(placeholders)}
-    for name, parameter in taken.named_parameters():
+    for name, parameter in stripped.named_parameters():
         if id(parameter) in number:
             raise InvalidValueError(
                 f"{of} uses the table {names[number[id(parameter)]]} as its parameter {name}, too, which no "
