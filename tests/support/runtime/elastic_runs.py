@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.client.trained_model import TrainedModel
     from dlrover_nb.core.models.elastic.elastic_model import ElasticModel
     from dlrover_nb.core.runtime.node.preflight import ValidatedJob
     from dlrover_nb.core.runtime.store import ParameterStore
@@ -64,7 +65,7 @@ def train_elastic(model: ElasticModel, spec: JobSpec, folder: Path) -> ElasticRu
     return ElasticRun(job, run.losses, run.scores, job.first)
 
 
-def batches_of(job: ValidatedJob) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+def batches_of(job: ValidatedJob | TrainedModel) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Yield the batches of a run in its order: ids as the data has them, numbers, labels."""
     spec, features = job.spec, job.features
     source = LocalSource(ShardReader(spec.data, features), training_shards(spec, features), spec.seed)
@@ -77,7 +78,7 @@ def batches_of(job: ValidatedJob) -> Iterator[tuple[torch.Tensor, torch.Tensor, 
 
 def train_plain(
     module: torch.nn.Module,
-    job: ValidatedJob,
+    job: ValidatedJob | TrainedModel,
     loss: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
 ) -> list[float]:
     """Train a module on the same batches by torch alone; return the losses.
