@@ -55,8 +55,8 @@ def job_of(rows: pd.DataFrame, folder: Path, **model: Any) -> JobSpec:
     )
 
 
-def train_elastic(model: ElasticModel, spec: JobSpec, folder: Path) -> ElasticRun:
-    """Train a job with a module's tables on a store of this process."""
+def train_elastic(model: ElasticModel | None, spec: JobSpec, folder: Path) -> ElasticRun:
+    """Train a job with a module's tables on a store of this process; None: the job names it."""
     job = validate_job(spec, model=model)
     job.write(folder)
     assert job.first is not None

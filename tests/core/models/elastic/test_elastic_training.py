@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
+from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -121,3 +124,60 @@ def test_losses_are_those_of_the_modules_own_loop(kind, optimizer, tmp_path):
     for name, value in of_own.items():
         torch.testing.assert_close(state[name], value, atol=1e-4, rtol=1e-3)
     module.load_state_dict(state)
+
+
+def test_a_job_file_names_such_a_model_of_installed_code(tmp_path, monkeypatch):
+    code = ModuleType("installed_code")
+    code.model = dlrover_nb.elastic(made(Net), ids=["user", "item"], numbers=["age"])
+    monkeypatch.setitem(sys.modules, "installed_code", code)
+    spec = job_of(rows(), tmp_path, optimizer="adagrad")
+    named = replace(spec, model=replace(spec.model, name="custom", code="installed_code:model"))
+    by_name, by_object = (
+        train_elastic(None, named, tmp_path),
+        train_elastic(code.model, spec, tmp_path),
+    )
+    assert by_name.losses == by_object.losses
+
+
+def test_lists_and_own_inputs_reach_the_module(tmp_path):
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.items = nn.Embedding(N_ITEM, 4, padding_idx=0)
+
+        def forward(self, item, past):
+            weights = (past != 0).float()
+            return ((self.items(past) * self.items(item)[:, None]).sum(2) * weights).sum(1)
+
+    rng = np.random.default_rng(1)
+    table = rows()
+    table["past"] = [rng.integers(1, N_ITEM, rng.integers(0, 5)).tolist() for _ in range(N_ROW)]
+    module = made(Attends)
+    model = dlrover_nb.elastic(
+        module,
+        ids=["item", "past"],
+        lists={"past": 3},
+        inputs=lambda columns: (columns["item"], columns["past"]),
+    )
+    run = train_elastic(model, job_of(table, tmp_path, optimizer="sgd"), tmp_path)
+    own = copy.deepcopy(module)
+
+    def loss(ids, numbers, labels):
+        assert numbers.shape[1] == 0
+        mean = functional.binary_cross_entropy_with_logits(own(ids[:, 0], ids[:, 1:]), labels)
+        return mean, mean
+
+    np.testing.assert_allclose(run.losses, train_plain(own, run.job, loss), atol=1e-5, rtol=0)
+
+
+def test_probabilities_are_taken_for_logits_where_they_are_said_to_be(tmp_path):
+    class Sigmoid(Net):
+        def forward(self, ids, numbers):
+            return torch.sigmoid(super().forward(ids, numbers))
+
+    spec, columns = job_of(rows(), tmp_path, optimizer="sgd"), {"ids": ["user", "item"], "numbers": ["age"]}
+    logits = train_elastic(dlrover_nb.elastic(made(Net), **columns), spec, tmp_path)
+    model = dlrover_nb.elastic(made(Sigmoid), probabilities=True, **columns)
+    for old in tmp_path.glob("first-*"):
+        old.unlink()
+    np.testing.assert_allclose(train_elastic(model, spec, tmp_path).losses, logits.losses, atol=1e-5)
