@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.trained_model import load_model
     from dlrover_nb.core.errors import DlroverError
     from dlrover_nb.core.jobfile import dump_job, parse_job
+    from dlrover_nb.core.models.elastic.elastic_model import elastic
     from dlrover_nb.core.models.trainable import trainable
     from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
     from dlrover_nb.core.structs.job.spec_choices import DataFormat, Mode
@@ -44,6 +45,7 @@ __all__ = [
     "__version__",
     "connect",
     "dump_job",
+    "elastic",
     "lab",
     "load_ipython_extension",
     "load_model",
@@ -70,6 +72,7 @@ _WHERE = {
     "RolePlan": _RESOURCES,
     "connect": "dlrover_nb.api",
     "dump_job": "dlrover_nb.core.jobfile",
+    "elastic": "dlrover_nb.core.models.elastic.elastic_model",
     "lab": "dlrover_nb.api",
     "rehearse": "dlrover_nb.api",
     "load_model": "dlrover_nb.core.client.trained_model",

@@ -18,7 +18,7 @@ import re
 import secrets
 import sys
 import sysconfig
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ _IMPORTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 _PICKLED = re.compile(r"pickle:(?P<sha256>[0-9a-f]{64})")
 _FLEETING = re.compile(r".*\.py|<[^>]*>|[0-9a-f]{32}", re.DOTALL)
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
+_SITES = frozenset({"site-packages", "dist-packages"})
+USER_CODE = "__dlrover_nb_user_code__"  # attribute of an object of ours with the user's classes in it
 
 
 def is_import(text: str) -> bool:
@@ -77,7 +79,10 @@ def pack(thing: object) -> Packed:
     if isinstance(thing, str):
         return Packed(_checked(thing), b"")
     try:
-        with _by_value(inspect.getmodule(thing if hasattr(thing, "__qualname__") else type(thing))):
+        with ExitStack() as stack:
+            parts = (thing, *getattr(thing, USER_CODE, ()))
+            for module in dict.fromkeys(_top_not_installed(_module_of(part)) for part in parts):
+                stack.enter_context(_by_value(module))
             content = cloudpickle.dumps(thing)
     except Exception as error:  # whatever a user's object raises when it is pickled
         raise InvalidValueError(
@@ -213,28 +218,40 @@ def _unpickled(code: str, path: Path) -> object:
         ) from error
 
 
+def _module_of(thing: object) -> ModuleType | None:
+    return inspect.getmodule(thing if hasattr(thing, "__qualname__") else type(thing))
+
+
 @contextmanager
 def _by_value(module: ModuleType | None) -> Iterator[None]:
-    """Let cloudpickle include a module that is not installed on the nodes."""
+    """Let cloudpickle include a module; None: none."""
     import cloudpickle  # noqa: PLC0415 - as above
 
-    if module is None or module.__name__ == "__main__" or _is_installed(module):
+    if module is None:
         yield
         return
-    top = sys.modules.get(module.__name__.partition(".")[0], module)
-    cloudpickle.register_pickle_by_value(top)
+    cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        cloudpickle.unregister_pickle_by_value(top)
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _top_not_installed(module: ModuleType | None) -> ModuleType | None:
+    """Return the package of a module that nodes do not have; None: they have it, or it is a notebook."""
+    if module is None or module.__name__ == "__main__" or _is_installed(module):
+        return None
+    return sys.modules.get(module.__name__.partition(".")[0], module)
 
 
 def _is_installed(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.partition(".")[0] == __name__.partition(".")[0]:
         return True
-    places = [Path(sysconfig.get_path(place)).resolve() for place in _PLACES]
-    return any(place in Path(file).resolve().parents for place in places)
+    path = Path(file).resolve()
+    if not _SITES.isdisjoint(path.parts):  # also of another environment, which this one includes
+        return True
+    return any(Path(sysconfig.get_path(place)).resolve() in path.parents for place in _PLACES)
 
 
 def _culprit(thing: object) -> str:

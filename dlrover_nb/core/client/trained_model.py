@@ -42,6 +42,7 @@ from dlrover_nb.core.structs.training.checkpoints import PartSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import torch
     from numpy.typing import NDArray
 
     from dlrover_nb.core.client.handle import JobHandle
@@ -157,6 +158,21 @@ class TrainedModel:
             When there is no such file, a column is missing, or it cannot be read in the type of training.
         """
         return _joined([self._scores(*each) for each in self._encoded(self._tables(rows))])
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return the parameters of a user's own module by their names in it, embedding tables included.
+
+        ``module.load_state_dict(model.state_dict())`` then makes the module that `dlrover_nb.elastic` took a
+        trained one.
+
+        Raises
+        ------
+        InvalidValueError
+            When the job's model is no module that `elastic` took.
+        """
+        from dlrover_nb.core.models.elastic.export import state_of  # noqa: PLC0415 - it imports torch
+
+        return state_of(self._learner.module, self._store)
 
     def evaluate(self, rows: Any = None) -> Evaluation:  # noqa: ANN401 - as above
         """Return AUC and log loss on labeled rows; None: on the rows that the job kept for evaluation.

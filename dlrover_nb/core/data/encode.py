@@ -29,6 +29,8 @@ from dlrover_nb.core.data.types.trained_types import check_plain, ids_as_trained
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from dlrover_nb.core.structs.data.features import (
@@ -58,7 +60,8 @@ class Batch:
         int64 array of shape (n, n_slot): rows of the one embedding table, or hashes of 63 bits. A column has
         one place of a row, a sequence as many as it may have items; `PADDING` where it has fewer.
     dense
-        float32 array of shape (n, n_numeric), scaled.
+        float32 array of shape (n, n_numeric), scaled. Where a user's own module takes plain ids, they stand
+        behind the numbers, one for each place of `ids`, exact below 2^24.
     labels
         float32 array of shape (n,), each 0 or 1.
     """
@@ -94,13 +97,24 @@ def encode_inputs(
     at = 0
     for column in features.categorical:
         trained = types.get(column.table)
-        encoded = _ids(table.column(column.name), column, None if trained is None else item_type(trained))
+        values = table.column(column.name)
+        if column.is_plain:
+            encoded = plain_ids(values, column, first_row) + column.offset
+        else:
+            encoded = _ids(values, column, None if trained is None else item_type(trained))
         ids[:, at : at + column.n_slot] = encoded
         at += column.n_slot
-    dense = np.empty((n, len(features.numeric)), np.float32)
+    n_numeric = len(features.numeric)
+    dense = np.empty((n, n_numeric + ids.shape[1] * features.has_plain_ids), np.float32)
+    if features.has_plain_ids:
+        starts = [column.offset for column in features.categorical for _ in range(column.n_slot)]
+        dense[:, n_numeric:] = ids - np.array(starts, np.int64)
     for i, number in enumerate(features.numeric):
         values = numbers_as_trained(table.column(number.name), types.get(number.name), number, first_row)
-        dense[:, i] = scaled(values, number)
+        if number.is_plain:
+            dense[:, i] = plain_numbers(values, number.name, first_row)
+        else:
+            dense[:, i] = scaled(values, number)
     return ids, dense
 
 
@@ -137,6 +151,60 @@ def _ids(
     if column.sequence is not None:
         return sequence_ids(values, column, column.sequence, trained)
     return ids_of(values, column, trained)[:, None]
+
+
+def plain_ids(values: pa.ChunkedArray, column: CategoricalColumn, first_row: int) -> NDArray[np.int64]:
+    """Return whole numbers below `hash_size` as they are, of shape (n, n_slot); short lists end with zeros.
+
+    Raises
+    ------
+    InvalidValueError
+        When a value is missing, is none of them, or a list holds such a one.
+    """
+    if column.sequence is None:
+        return _whole(values, column, lambda place: first_row + place)[:, None]
+    items, n_each = items_of(values, column.sequence)
+    rows = np.repeat(np.arange(len(values)), n_each)
+    ids = _whole(items, column, lambda place: first_row + int(rows[place]))
+    return np.maximum(padded(rows, ids, (len(values), column.sequence.length)), 0)
+
+
+def _whole(
+    values: pa.ChunkedArray, column: CategoricalColumn, row_of: Callable[[int], int]
+) -> NDArray[np.int64]:
+    each = _one_array(values)
+    try:
+        numbers = _floats(each.dictionary_decode() if pa.types.is_dictionary(each.type) else each)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        numbers = np.full(len(each), np.nan)
+    is_id = (numbers >= 0) & (numbers < column.hash_size) & (numbers == np.floor(numbers))
+    if not is_id.all():
+        place = int(np.argmin(is_id))
+        value = each[place].as_py()
+        raise InvalidValueError(
+            f"column {shown(column.name)} must hold whole numbers from 0 to {column.hash_size - 1}, the rows "
+            f"of the module's table, got {'nothing' if value is None else shown(value)} in row "
+            f"{row_of(place)}; encode it as for the module's own training"
+        )
+    return numbers.astype(np.int64)
+
+
+def plain_numbers(column: pa.ChunkedArray, name: str, first_row: int) -> NDArray[np.float64]:
+    """Return numbers as they are.
+
+    Raises
+    ------
+    InvalidValueError
+        When one is missing or infinite.
+    """
+    numbers = _floats(_one_array(column), safe=False)
+    if not np.isfinite(numbers).all():
+        row = first_row + int(np.argmin(np.isfinite(numbers)))
+        raise InvalidValueError(
+            f"column {shown(name)} must hold a finite number in each row, as the module takes them as they "
+            f"are, got none in row {row}; fill it as for the module's own training"
+        )
+    return numbers
 
 
 def ids_of(

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
+from dlrover_nb.core.models.elastic.net import ElasticNet
 from dlrover_nb.core.models.inputs import TAKES, takes_sequences
 from dlrover_nb.core.models.trainable import LOSS, Columns
 from dlrover_nb.core.usercode import name_of
@@ -74,8 +75,9 @@ def build(factory: object, columns: Columns) -> Built:
     module = _guarded(f"{name}(columns)", lambda: factory(columns))
     if not isinstance(module, nn.Module):
         raise InvalidValueError(f"{name}(columns) must return a torch.nn.Module, got {type(module).__name__}")
-    more = dict.fromkeys([TAKES] if takes_sequences(module) else [])
-    _check_takes(f"forward of {name}", module.forward, "(embedded, dense)", None, None, **more)
+    if not isinstance(module, ElasticNet):
+        more = dict.fromkeys([TAKES] if takes_sequences(module) else [])
+        _check_takes(f"forward of {name}", module.forward, "(embedded, dense)", None, None, **more)
     _check_parameters(name, module)
     return Built(module, getattr(factory, LOSS, None) or _own_loss(module))
 
@@ -198,6 +200,8 @@ def _logits(name: str, module: nn.Module, columns: Columns, n_row: int) -> torch
 
 def _on_random(module: nn.Module, columns: Columns, n_row: int, scale: float = 1.0) -> Any:  # noqa: ANN401 - as below
     """Return what a module makes of random rows, of which the first has empty lists."""
+    if isinstance(module, ElasticNet):
+        return module.on_random(n_row, scale)
     embedded = (scale * torch.randn(n_row, columns.n_categorical, columns.row_width)).requires_grad_()
     dense = scale * torch.randn(n_row, columns.n_numeric)
     if not takes_sequences(module):

@@ -109,12 +109,18 @@ class _Gathered(torch.autograd.Function):
         *of_each: torch.Tensor,
     ) -> tuple[torch.Tensor, None]:
         (places,) = ctx.saved_tensors
-        width = of_each[0].shape[-1]
-        flat, each = places.reshape(-1).numpy(), of_each[0].reshape(-1, width).numpy()
-        starts = np.arange(len(flat) + 1)
-        shape = ctx.n_row, len(flat)
-        where = csc_array((np.ones(len(flat), np.float32), flat, starts), shape=shape)
-        return torch.from_numpy(where @ each), None
+        return summed_by_row(of_each[0], places, ctx.n_row), None
+
+
+def summed_by_row(of_each: torch.Tensor, places: torch.Tensor, n_row: int) -> torch.Tensor:
+    """Return the sums of what stands at each place, [*places.shape, width], by row: [n_row, width]."""
+    if places.device.type != "cpu":
+        each = of_each.reshape(-1, of_each.shape[-1])
+        return each.new_zeros(n_row, each.shape[1]).index_add_(0, places.reshape(-1), each)
+    flat, values = places.reshape(-1).numpy(), of_each.reshape(-1, of_each.shape[-1]).numpy()
+    starts = np.arange(len(flat) + 1)
+    where = csc_array((np.ones(len(flat), np.float32), flat, starts), shape=(n_row, len(flat)))
+    return torch.from_numpy(where @ values)
 
 
 def bag(items: torch.Tensor, is_item: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.batch_norms import BatchNorms
 from dlrover_nb.core.models.built_in import histories_of, model_kind
 from dlrover_nb.core.models.custom import Built, build
+from dlrover_nb.core.models.elastic.net import ElasticNet
 from dlrover_nb.core.models.inputs import TAKES, split_inputs, takes_sequences
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.structs.job.spec_choices import Device
@@ -106,6 +107,11 @@ class Learner:
         self._averages: Floats = self.values[n_parameter:]
 
     @property
+    def module(self) -> nn.Module:
+        """What is trained; its parameters are `values`."""
+        return self._module
+
+    @property
     def is_on_gpu(self) -> bool:
         """Whether batches are computed on a GPU."""
         return self._device.type == "cuda"
@@ -178,6 +184,9 @@ class Learner:
 
     def _logits(self, rows: torch.Tensor, inverse: Ids, dense: Floats) -> torch.Tensor:
         places = torch.from_numpy(inverse).to(self._device).view(len(dense), -1)
+        if isinstance(self._module, ElasticNet):
+            of_rows: torch.Tensor = self._module(rows, places, self._tensor(dense))
+            return of_rows
         embedded, items = split_inputs(rows, places, self._columns.n_categorical, self._columns.sequences)
         more = {TAKES: items} if self._takes_sequences else {}
         logits: torch.Tensor = self._module(embedded, self._tensor(dense), **more)

@@ -19,7 +19,10 @@ from dlrover_nb.core.master.own.state.state import ORIGIN, RestorableCheckpoint,
 from dlrover_nb.core.rundir.find_checkpoint import find_checkpoint
 from dlrover_nb.core.rundir.same_model import differences, encoded_as
 from dlrover_nb.core.runtime.checkpoints import place_of
+from dlrover_nb.core.runtime.checkpoints.first_parameters import find_first
+from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.sharding.continued import continued, n_sample_of, untouched
+from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.job.start_from import BeganFrom
 from dlrover_nb.core.structs.training.checkpoint_places import checkpoint_root
@@ -67,7 +70,7 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
     """
     start = spec.start_from
     if start is None:
-        return None
+        return None if folder is None else _of_own_module(spec, features, folder)
     checkpoint = find_checkpoint(start.source, but=folder)
     if differing := differences(checkpoint.trained, spec.model, features):
         raise InvalidValueError(
@@ -85,6 +88,25 @@ def origin_of(spec: JobSpec, features: FeatureSpec, *, folder: Path | None = Non
     _check_budget(spec, began)
     none_in_memory = (None,) * len(manifest.files)
     return Origin(RestorableCheckpoint(manifest, none_in_memory, is_on_disk=True), features, began)
+
+
+def _of_own_module(spec: JobSpec, features: FeatureSpec, folder: Path) -> Origin | None:
+    """Return the parameters that a user's module had when it was submitted, if it brought any."""
+    first = find_first(folder)
+    if first is None:
+        return None
+    manifest = Manifest(
+        ORIGIN,
+        first.path.stat().st_mtime,
+        0,
+        even_bucket_owner(1),
+        ((str(first.path), first.sha256),),
+        features.n_table_row,
+        first.path.stat().st_size,
+        untouched(train_split(spec, features)),
+    )
+    began = BeganFrom("the values of its own module", manifest.at_s)
+    return Origin(RestorableCheckpoint(manifest, (None,), is_on_disk=True), features, began)
 
 
 def trained_encoding(spec: JobSpec) -> FeatureSpec | None:

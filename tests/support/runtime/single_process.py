@@ -28,6 +28,7 @@ from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -184,7 +185,13 @@ def training_shards(spec: JobSpec, features: FeatureSpec) -> Iterator[Shard]:
 
 
 def train_single(
-    spec: JobSpec, features: FeatureSpec, *, shards: Iterable[Shard] | None = None, n_thread: int = 1
+    spec: JobSpec,
+    features: FeatureSpec,
+    *,
+    shards: Iterable[Shard] | None = None,
+    n_thread: int = 1,
+    store: ParameterStore | None = None,
+    folder: Path | None = None,
 ) -> SingleRun:
     """Train and evaluate a job in this process.
 
@@ -194,15 +201,25 @@ def train_single(
         What to train, in order; None means all passes over the training rows.
     n_thread
         Threads of torch.
+    store
+        The first parameters; None: they are made.
+    folder
+        Where a user's own code lies.
     """
     set_threads(n_thread)
     clock, losses = SystemClock(), list[float]()
     reader = ShardReader(spec.data, features)
     trainer = Trainer(
-        replace(spec, overlap=False), features, reader, TimeAccounting(clock), on_loss=losses.append
+        replace(spec, overlap=False),
+        features,
+        reader,
+        TimeAccounting(clock),
+        on_loss=losses.append,
+        folder=folder,
     )
-    store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
-    store.init_dense(trainer.learner.values)
+    if store is None:
+        store = ParameterStore(spec.model, features.n_table_row, len(trainer.learner.values))
+        store.init_dense(trainer.learner.values)
     client, began_s = LocalClient(store, spec.exchange), clock.now_s()
     source = LocalSource(reader, training_shards(spec, features) if shards is None else shards, spec.seed)
     with fast_matmul():  # as a worker does

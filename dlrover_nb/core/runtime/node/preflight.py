@@ -13,12 +13,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data.selection.inspection import take_data
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.built_in import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
+from dlrover_nb.core.runtime.checkpoints.first_parameters import write_first
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - the same
@@ -27,6 +30,8 @@ from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 if TYPE_CHECKING:
+    from dlrover_nb.core.models.elastic.elastic_model import ElasticModel
+    from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.views.schema import DataSchema
 
 _log = logging.getLogger(__name__)
@@ -41,17 +46,23 @@ _NOISY = (
 
 @dataclass(frozen=True, slots=True)
 class ValidatedJob:
-    """A validated job: its data were read, its code was tried; `schema` tells the user what was found."""
+    """A validated job: its data were read, its code was tried; `schema` tells the user what was found.
+
+    `first` are the parameters that a user's own module has already, tables and all; None: they are made.
+    """
 
     spec: JobSpec
     features: FeatureSpec
     schema: DataSchema
     packed: tuple[Packed, ...] = ()
+    first: ParameterStore | None = None
 
     def write(self, folder: Path) -> None:
-        """Put the user's code into the job's run folder."""
+        """Put the user's code, and the parameters that it has, into the job's run folder."""
         for code in self.packed:
             code.write(folder)
+        if self.first is not None:
+            write_first(folder, self.first.export())
 
 
 def _check_deadline(spec: JobSpec) -> None:
@@ -91,8 +102,47 @@ def validate_job(
     with TemporaryDirectory(prefix="dlrover-nb-") as name:
         for code in packed:
             code.write(Path(name))
-        validated = _validated(spec, Path(name), trained)
+        elastic = _elastic(spec, Path(name), model)
+        validated = _validated(spec, Path(name), trained, elastic)
+        if elastic is not None and spec.start_from is None:
+            first = _first_parameters(validated, elastic, Path(name))
+            validated = replace(validated, first=first)
     return replace(validated, packed=packed)
+
+
+def _elastic(spec: JobSpec, folder: Path, model: object = None) -> ElasticModel | None:
+    """Return the module whose tables are to live on parameter servers, if the job's model is one."""
+    if spec.model.name != CUSTOM:
+        return None
+    from dlrover_nb.core.models.elastic.elastic_model import ElasticModel  # noqa: PLC0415 - it imports torch
+
+    _check_codes(spec, folder)
+    if not isinstance(model, ElasticModel):
+        model = load(spec.model.code, folder)
+    return model if isinstance(model, ElasticModel) else None
+
+
+def _first_parameters(validated: ValidatedJob, elastic: ElasticModel, folder: Path) -> ParameterStore:
+    """Return the parameters that a module has, as one parameter server would hold them before any step."""
+    from dlrover_nb.core.models.learner import Learner  # noqa: PLC0415 - it imports torch
+    from dlrover_nb.core.runtime.store import ParameterStore  # noqa: PLC0415 - with its kernel
+
+    spec, features = validated.spec, validated.features
+    learner = Learner(
+        spec.model,
+        len(features.categorical),
+        len(features.numeric),
+        sequences=features.sequences,
+        folder=folder,
+    )
+    store = ParameterStore(spec.model, features.n_table_row, len(learner.values))
+    store.init_dense(learner.values)
+    store.create_rows(np.arange(features.n_table_row))
+    part = store.export()
+    part.table[:, : spec.model.row_width] = 0
+    for first_row, start, stop, values in elastic.first_rows():
+        part.table[first_row : first_row + len(values), start:stop] = values
+    return store
 
 
 def _check_exchange(spec: JobSpec) -> None:
@@ -135,18 +185,28 @@ def validate_packed_job(
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
+    if _elastic(spec, folder) is not None:
+        raise InvalidValueError(
+            "a module with tables of its own brings their first values, and so must be submitted where its "
+            "rows can be read; submit it from a notebook that reads them, to a local or Ray cluster"
+        )
     validated = _validated(spec, folder, trained)
     return validated.spec, validated.features
 
 
-def _validated(spec: JobSpec, folder: Path, trained: FeatureSpec | None) -> ValidatedJob:
+def _validated(
+    spec: JobSpec, folder: Path, trained: FeatureSpec | None, elastic: ElasticModel | None = None
+) -> ValidatedJob:
     _check_codes(spec, folder)
+    spec = spec if elastic is None else elastic.completed(spec)
     ElementwiseOptimizer.named(spec.model.optimizer)  # refuses an unknown one
     features, schema = take_data(spec.data, spec.model, folder=folder, trained=trained)
     for text in schema.guesses:  # before anything runs: a call can still be ended
         _log.warning("job %s: %s", spec.name, text)
     _check_passes(spec, features)
+    features = features if elastic is None else elastic.encoding(features)
     tried, warnings = _tried(spec, features, folder)
+    warnings = warnings if elastic is None else (*warnings, *elastic.warnings())
     return ValidatedJob(tried, features, replace(schema, warnings=(*schema.warnings, *warnings)))
 
 

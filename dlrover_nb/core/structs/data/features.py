@@ -18,13 +18,14 @@ class NumericColumn:
     """A number column and how to scale it: (x - mean) / std of sign(x)*log1p(|x|).
 
     `form` is how its numbers are written where they are text; None: of a job of an earlier release, for which
-    ``12.5%`` is no number.
+    ``12.5%`` is no number. `is_plain`: numbers are taken as they are, not scaled.
     """
 
     name: str
     mean: float
     std: float
     form: WrittenNumbers | None = None
+    is_plain: bool = False
 
 
 class NumberForm(StrEnum):
@@ -84,7 +85,8 @@ class CategoricalColumn:
 
     `hash_size` 0: an open column: every distinct value has its own row. `form` None: of a job of an earlier
     release, for which a text such as "NA" is no missing value. `sequence` None: one id in each row; else
-    `n_item` are the items of a row, on average in the sample.
+    `n_item` are the items of a row, on average in the sample. `is_plain`: values are whole numbers below
+    `hash_size`, nothing is hashed, and columns whose rows overlap share a table.
     """
 
     name: str
@@ -93,6 +95,7 @@ class CategoricalColumn:
     form: TextForm | None = None
     sequence: SequenceSpec | None = None
     n_item: float = 1.0
+    is_plain: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -155,7 +158,14 @@ class FeatureSpec:
     @property
     def n_table_row(self) -> int:
         """Rows of the one embedding table that all categorical columns share; 0 when ids are hashed."""
+        if self.has_plain_ids:
+            return max(c.offset + c.hash_size for c in self.categorical)
         return sum(c.hash_size for c in self.categorical if c.table == c.name)
+
+    @property
+    def has_plain_ids(self) -> bool:
+        """Whether ids are those of the user's own module, which gets them beside the numbers of a row."""
+        return any(c.is_plain for c in self.categorical)
 
     @property
     def n_lookup(self) -> int:

@@ -120,6 +120,11 @@ def looked_at(
         spec, packed = pack_code(spec, model=model)
         return spec, None, None, packed
     prepared = validate_job(spec, model=model, data=data, trained=_trained(spec))
+    if prepared.first is not None:
+        raise InvalidValueError(
+            "pods cannot read the first values of a module's own tables from this machine; submit it to a "
+            "local or Ray cluster, or begin from a checkpoint at a URL that such a job wrote (start_from)"
+        )
     if spec.sync is Sync.ALLREDUCE:
         from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
