@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr
 
+from dlrover_nb.core.basics.numerics import ndtr
 from dlrover_nb.core.structs import _check
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm
-from scipy.stats import t as student
 
+from dlrover_nb.core.basics.numerics import Z_90, log_ndtr, stdtrit
 from dlrover_nb.core.structs.training.quality import CurveOrigin
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ GAIN = 2.0  # standard deviation of h, in usual errors of a point
 SLOW = 1.2  # length of h in log(1 + age)
 SMOOTH = 0.6  # length of g in log(1 + age): a bit less than a doubling
 CLEARLY = 2.0  # standard errors below 0 from which on a may be negative
-Z_90 = 1.645  # half-width of a 90 % band in standard deviations
 SHARED = 0.8  # correlation of the errors of two points: both are differences to the same runs at age 0
 HEAVY = 2.0  # times the variance of a point beyond that of Student's t: some seeds are far off
 MOST_FEW = 16.0  # the same of two seeds, or of one, which says nothing of others
@@ -270,7 +268,7 @@ def _pooled(error: Array, errors: Array, n_seed: int) -> Array:
     Each is half its own and half the usual one of a curve, as it is of few seeds.
     """
     usual = float(np.median(errors)) if len(errors) else 0.0
-    few = HEAVY * (float(student.ppf(0.95, n_seed - 1)) / Z_90) ** 2 if n_seed > 1 else MOST_FEW
+    few = HEAVY * (float(stdtrit(n_seed - 1, 0.95)) / Z_90) ** 2 if n_seed > 1 else MOST_FEW
     return np.sqrt(min(few, MOST_FEW) * (error**2 + usual**2) / 2)
 
 
@@ -293,5 +291,6 @@ def _positive(mean: float, variance: float) -> tuple[float, float]:
     """Return what a's mean gains and its variance loses where it is known to be at least 0."""
     deviation = float(np.sqrt(variance))
     alpha = -mean / deviation
-    ratio = float(np.exp(norm.logpdf(alpha) - norm.logsf(alpha)))
+    log_density = -0.5 * (alpha**2 + np.log(2 * np.pi))
+    ratio = float(np.exp(log_density - log_ndtr(-alpha)))
     return deviation * ratio, variance * ratio * (ratio - alpha)
