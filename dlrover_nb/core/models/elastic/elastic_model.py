@@ -16,6 +16,7 @@ import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models.elastic.adapters import face_of
 from dlrover_nb.core.models.elastic.inputs import InputColumns, ids_and_numbers
@@ -123,7 +124,7 @@ class ElasticModel:
         if layout.unused > WASTE:
             texts.append(
                 f"rows of {self.__name__} are as wide as its widest tables, {layout.row_width} floats, and "
-                f"{layout.unused:.0%} of them are unused; give its embeddings similar widths"
+                f"{percent(layout.unused)} of them are unused; give its embeddings similar widths"
             )
         if self.parts.net.penalizes_rows:
             texts.append(

@@ -141,7 +141,7 @@ def test_batch_sizes_are_set_for_all_present_workers(sync: Sync) -> None:
     assert world.told(BatchSizesSet) == [sizes]
     read(world)
     order = m.Adjust((("worker-0", 4), ("worker-1", 16)), (("worker-1", 2),))
-    told = {"worker-0", "worker-1"} if sync is Sync.ASP else {"ps-0"}
+    told = {"worker-0", "worker-1"} if sync in {Sync.ASP, Sync.GBA} else {"ps-0"}
     assert dict(heard(world, m.Adjust)) == dict.fromkeys(told, order)
     for sizes in ((("worker-0", 4),), (("worker-0", 4), ("worker-1", 8), ("worker-2", 1))):
         unchanged(world, AdjustBatches(sizes), InvalidValueError, "each of worker-0, worker-1")
