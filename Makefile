@@ -48,7 +48,7 @@ lab: $(STAMP)all  ## JupyterLab on the quick start
 WORKERS ?= 3
 REQUIRE ?=
 COMMA := ,
-INSTALLS := $(patsubst chromium,browser,$(filter chromium kube postgresql promtool,$(subst $(COMMA), ,$(REQUIRE))))
+INSTALLS := $(patsubst chromium,browser,$(filter chromium kube libraries postgresql promtool,$(subst $(COMMA), ,$(REQUIRE))))
 TESTS := env -u PYTHONDONTWRITEBYTECODE -u VIRTUAL_ENV DLROVER_NB_REQUIRE="$(REQUIRE)" \
   $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --run-failures-alone
 
@@ -165,6 +165,12 @@ promtool:  ## the program that checks the alert rules, from Debian's package of 
 	  { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
 	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb; } || \
 	  echo "promtool is not here: the tests of the alert rules will be skipped"
+
+.PHONY: libraries
+libraries: install  ## DeepCTR-Torch and FuxiCTR, whose models `elastic` takes, without what only their own training needs
+	@$(BIN)/python -m pip install --quiet --no-deps deepctr-torch==0.3.0 fuxictr==2.3.10 && \
+	  $(BIN)/python -m pip install --quiet -c constraints.txt tqdm scikit-learn polars h5py pyyaml || \
+	  echo "DeepCTR-Torch and FuxiCTR are not here: the tests of their models will be skipped"
 
 KUBE_CLUSTER := $(or $(DLROVER_NB_SHARED),../shared)/kube/install.sh
 .PHONY: kube

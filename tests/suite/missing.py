@@ -21,6 +21,7 @@ TOOLS = {  # each with how it comes to this machine
     "chromium": "make browser",
     "kube": "make kube, where the test cluster lies beside this checkout",
     "pods": "make kube, as root, with cgroup v1",
+    "libraries": "make libraries",
     "npm": "Node.js, for a provider of OpenID Connect to sign in at",
     "postgresql": "make postgresql, or DLROVER_NB_TEST_POSTGRESQL_URL",
     "promtool": "make promtool",

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from suite.missing import missing
 from support.runtime.elastic_runs import job_of, train_elastic, train_plain
 from torch.nn import functional
 
@@ -33,7 +34,7 @@ def library(name: str) -> Any:
         try:
             return importlib.import_module(name)
         except ImportError as error:
-            pytest.skip(f"{name} is not installed ({error})")
+            missing("libraries", f"{name} is not installed ({error}): make libraries")
 
 
 def rows():
