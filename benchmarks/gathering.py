@@ -9,7 +9,7 @@ cpu_ms_asp, cpu_ms_gba  CPU time of all processes for each batch: on a busy mach
 auc_asp, auc_gba, …     means; a step of gba and of bsp has the batches of two workers
 is_exact                whether each job has trained each row of each pass once
 
-    python benchmarks/gathering.py [--times 3] [--epochs 10]
+    python benchmarks/gathering.py [--times 1] [--epochs 2]
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--times", type=int, default=3, help="jobs for each median")
-    parser.add_argument("--epochs", type=int, default=10, help="passes of each job")
+    parser.add_argument("--times", type=int, default=1, help="jobs for each median")
+    parser.add_argument("--epochs", type=int, default=2, help="passes of each job")
     options = parser.parse_args()
     print(json.dumps({"benchmark": "gathering", **figures(options.times, options.epochs)}))
 
