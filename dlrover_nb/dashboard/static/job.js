@@ -9,7 +9,7 @@ const live = document.getElementById("live");
 let seen = null;
 
 function take(message) {
-  if (message.a && seen !== null) live.src = live.getAttribute("src"); // the server has begun anew
+  if (message.a && seen !== null) bringBack(); // the server has begun anew
   const cells = (message.c || {})[page.dataset.job];
   if (seen === null) {
     seen = facts(cells || {});
@@ -65,6 +65,18 @@ function tell(words) {
 // Of a frame that could not be loaded there is no document: asking for what is in its window is an error.
 const isDrawn = () => (live.contentDocument && live.contentWindow.Bokeh?.documents?.[0]?.is_idle) ?? false;
 const LATE_MS = 20_000;
+
+// A frame that has lost its server loads itself anew; another time would close what a person has opened in it meanwhile.
+// One that could not be loaded does not, and neither does one whose server went while it was loading.
+function bringBack() {
+  const reload = () => { live.src = live.getAttribute("src"); };
+  const isFailed = !live.contentDocument || (live.contentDocument.readyState === "complete" && !live.contentWindow.Bokeh);
+  if (isFailed) reload();
+  else setTimeout(() => { if (!isConnected()) reload(); }, LATE_MS);
+}
+
+const linkOf = (frame) => (frame.contentDocument && frame.contentWindow.Bokeh?.documents?.[0]?.dlrover_link) ?? null;
+const isConnected = () => linkOf(live)?.is_cut === false;
 const beganMs = Date.now();
 live.classList.add("is-loading");
 live.hidden = false;
