@@ -88,7 +88,7 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
     """
     from dlrover_nb.core.client.job_to_rehearse import earlier_job, new_job  # noqa: PLC0415 - it reads data
 
-    chosen = _settings(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation)
+    chosen = settings_for(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation)
     given = settings_of(settings)
     if isinstance(job, str) and is_name(job):
         earlier = earlier_job(job)
@@ -104,23 +104,12 @@ def rehearse(  # noqa: PLR0913 - what a rehearsal is asked for, each by its name
 
 
 @shown_waits("the rows of the rehearsal")
-def rehearse_job(  # noqa: PLR0913 - as `rehearse`
-    job: JobToRehearse,
-    *,
-    workers: Sequence[int] | None = None,
-    rows: int | None = None,
-    seeds: int | None = None,
-    passes: int | None = None,
-    ways: Sequence[str] | None = None,
-    variation: float | None = None,
-) -> RehearsalView:
+def rehearse_job(job: JobToRehearse, settings: Settings, ways: Sequence[str] | None) -> RehearsalView:
     """Rehearse a job that is there; see `rehearse`."""
-    return _rehearsed(
-        job, _settings(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation), ways
-    )
+    return _rehearsed(job, settings, ways)
 
 
-def _settings(
+def settings_for(
     *,
     workers: Sequence[int] | None,
     rows: int | None,
@@ -128,6 +117,7 @@ def _settings(
     passes: int | None,
     variation: float | None,
 ) -> Settings:
+    """Return the settings of a rehearsal; None: the usual one. See `rehearse`."""
     from dlrover_nb.core.rehearsal.rehearsal import Settings  # noqa: PLC0415 - it loads torch
 
     usual = Settings()

@@ -238,19 +238,12 @@ class Results(Steering):
         --------
         >>> job.rehearse(workers=[1, 4, 16]).points
         """
-        from dlrover_nb.api.rehearsals import hand_over, rehearse_job  # noqa: PLC0415 - it loads torch
+        from dlrover_nb.api.rehearsals import hand_over, rehearse_job, settings_for  # noqa: PLC0415 - it loads torch
         from dlrover_nb.core.client.job_to_rehearse import running_job  # noqa: PLC0415 - it reads data
 
         job = running_job(self.handle)
-        view = rehearse_job(
-            job,
-            workers=workers,
-            rows=rows,
-            seeds=seeds,
-            passes=passes,
-            ways=ways,
-            variation=variation,
-        )
+        settings = settings_for(workers=workers, rows=rows, seeds=seeds, passes=passes, variation=variation)
+        view = rehearse_job(job, settings, ways)
         hand_over(self.handle, job, view.result.curves)
         return view
 
