@@ -75,8 +75,8 @@ function bringBack() {
   else setTimeout(() => { if (!isConnected()) reload(); }, LATE_MS);
 }
 
-const linkOf = (frame) => (frame.contentDocument && frame.contentWindow.Bokeh?.documents?.[0]?.dlrover_link) ?? null;
-const isConnected = () => linkOf(live)?.is_cut === false;
+const isConnected = () =>
+  live.contentDocument !== null && live.contentWindow.Bokeh?.documents?.[0]?.dlrover_link?.is_cut === false;
 const beganMs = Date.now();
 live.classList.add("is-loading");
 live.hidden = false;
