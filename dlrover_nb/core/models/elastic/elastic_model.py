@@ -102,7 +102,7 @@ class ElasticModel:
         if spec.sync is Sync.ALLREDUCE:
             raise InvalidValueError(
                 f"{self.__name__} has its tables on parameter servers, got sync allreduce without them; use "
-                "sync asp, ssp or bsp, or dlrover_nb.client.elastic for all-reduce"
+                "sync asp, ssp, bsp or gba, or dlrover_nb.client.elastic for all-reduce"
             )
         model = replace(spec.model, embedding_dim=self.parts.layout.row_width - 1, embedding=Embedding.FIXED)
         return replace(spec, model=model, data=self._data(spec.data))
