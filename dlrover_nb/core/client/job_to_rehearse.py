@@ -40,7 +40,7 @@ class JobToRehearse:
 def new_job(spec: JobSpec, *, model: object = None, data: object = None) -> Iterator[JobToRehearse]:
     """Give a job that was not submitted; arguments and errors are those of `validate_job`."""
     _check(spec)
-    with _said(), TemporaryDirectory(prefix="dlrover-nb-") as name:
+    with _reading_here(), TemporaryDirectory(prefix="dlrover-nb-") as name:
         validated = validate_job(spec, model=model, data=data)
         validated.write(Path(name))
         yield JobToRehearse(validated.spec, validated.features, Path(name))
@@ -81,13 +81,13 @@ def _of_folder(folder: Path) -> JobToRehearse:
 
 def _of_spec(spec: JobSpec) -> JobToRehearse:
     _check(spec)
-    with _said(), TemporaryDirectory(prefix="dlrover-nb-") as name:
+    with _reading_here(), TemporaryDirectory(prefix="dlrover-nb-") as name:
         completed, features = validate_packed_job(spec, Path(name))
     return JobToRehearse(completed, features)
 
 
 def _check(spec: JobSpec) -> None:
-    if spec.foreign is not None and spec.sync is not Sync.ALLREDUCE:
+    if spec.foreign is not None and spec.sync is not Sync.ALLREDUCE:  # our all-reduce runs as a program, too
         raise InvalidValueError(
             f"a rehearsal trains models of ours, and {spec.name} trains with programs of its own; "
             "rehearse a job with parameter servers"
@@ -95,7 +95,7 @@ def _check(spec: JobSpec) -> None:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def _reading_here() -> Iterator[None]:
     """Say that rows are read here, where they cannot be."""
     try:
         yield

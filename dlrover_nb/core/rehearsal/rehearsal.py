@@ -80,14 +80,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a rehearsal found.
+    """The result of a rehearsal.
 
     Parameters
     ----------
     job
         Name of the job that was rehearsed.
     settings
-        What was asked for; `n_seed` of them may not be complete.
+        Of the rehearsal; fewer than its seeds may be complete (`n_seed`).
     runs
         All that were finished, seed after seed.
     curves

@@ -31,8 +31,8 @@ static uint32_t mixed(int64_t id)
     return (uint32_t)((uint64_t)id ^ (uint64_t)id >> 32) * 2654435769u;
 }
 
-/* What is kept of an id: not 0. A worker may change ids in its slab meanwhile, to any: nothing overflows. */
-static int64_t kept(int64_t id)
+/* What stands in the table for an id: not 0. A worker may change ids in its slab meanwhile, to any: nothing overflows. */
+static int64_t entry_of(int64_t id)
 {
     return (int64_t)((uint64_t)id + 1);
 }
@@ -41,7 +41,7 @@ static int64_t kept(int64_t id)
 static int64_t place_of(const Watched *watched, int64_t id)
 {
     int64_t place = (int64_t)((mixed(id) * 2246822519u) % WATCHED);
-    while (watched->ids[place] && watched->ids[place] != kept(id))
+    while (watched->ids[place] && watched->ids[place] != entry_of(id))
         place = (place + 1) % WATCHED;
     return place;
 }
@@ -101,7 +101,7 @@ static void note_pulled(Reader *reader, const int64_t *ids, int64_t n)
                 i = -1; /* from the first one again */
                 continue;
             }
-            watched->ids[at] = kept(ids[i]);
+            watched->ids[at] = entry_of(ids[i]);
             watched->n_row++;
         }
         reader->read_at[now & 1][at] = now;

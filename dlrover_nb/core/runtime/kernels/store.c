@@ -336,8 +336,7 @@ static void for_dense(Store *store, void (*do_stripe)(const Work *, int64_t), co
     under_each(store->locks->dense, do_stripe, &work);
 }
 
-/* Apply one step to the dense parameters. */
-/* Apply one step to the dense part, by a gradient of a class of age. */
+/* Apply one step to the dense parameters, by a gradient of a class of age. */
 void push_dense(Store *store, const float *gradient, int64_t age_class)
 {
     const Step own = {*store->rule, store->corrections, store->n_correction};

@@ -74,7 +74,7 @@ def advance(state: JobState, at_s: float) -> None:
 
 
 def repeat(state: JobState, ps: Node) -> None:
-    """Let a PS that connects again be told, as the order may be lost."""
+    """Forget what was sent to a PS that connects again, so that it is sent anew: the order may be lost."""
     state.rates_of_ps[ps.id] = math.nan  # which equals no factor
 
 

@@ -277,7 +277,7 @@ class JobState:
     backups: int = 0  # workers without which a round may end (BSP)
     rates: dict[str, float] = field(default_factory=dict)  # factors of workers' learning rates
     ramp: RateRamp = JOBS_OWN  # of the job's learning rate
-    rates_of_ps: dict[str, float] = field(default_factory=dict)  # factors that PS were told last; none: 1
+    rates_of_ps: dict[str, float] = field(default_factory=dict)  # factors that were sent to PS last; none: 1
     mitigations: tuple[OpenMitigation, ...] = ()  # that were begun and are not in effect yet
     is_held: bool = False  # whether it waits to be admitted: no node starts
     silent: dict[str, Node] = field(
