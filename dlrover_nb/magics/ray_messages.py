@@ -44,6 +44,7 @@ class _Before:
     path: Path
     descriptor: int
     stderr: TextIO
+    stand_in: TextIO  # what `sys.stderr` is until then; `stderr` itself where that does not use the descriptor
     handler: logging.Handler
     propagates: bool
 
@@ -87,7 +88,8 @@ class RayMessages:
                 return
             os.dup2(before.descriptor, STDERR)
             os.close(before.descriptor)
-            sys.stderr = before.stderr
+            if sys.stderr is before.stand_in:  # else somebody has put another in its place since
+                sys.stderr = before.stderr
             ray = logging.getLogger("ray")
             ray.removeHandler(before.handler)
             ray.propagate = before.propagates
@@ -128,7 +130,7 @@ class RayMessages:
         if _writes_to(stderr, STDERR):
             sys.stderr = os.fdopen(os.dup(stderr_copy), "w", 1, stderr.encoding, "backslashreplace")
         handler, ray = logging.FileHandler(path, delay=True), logging.getLogger("ray")
-        before = _Before(path, stderr_copy, stderr, handler, ray.propagate)
+        before = _Before(path, stderr_copy, stderr, sys.stderr, handler, ray.propagate)
         ray.addHandler(handler)
         ray.propagate = False
         return before

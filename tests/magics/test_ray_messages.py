@@ -74,3 +74,20 @@ print("a third:", bool(RAY_MESSAGES.hint))
 def test_a_verb_is_told_of_messages_that_came_to_it_alone(own_home: Path) -> None:
     ran = run(AND_ANOTHER)
     assert ran.stdout.splitlines() == ["a verb without Ray: ", "a quiet one: ", "a third: True"], ran.stderr
+
+
+REPLACED = """
+import io, os, sys
+from dlrover_nb.magics.ray_messages import RAY_MESSAGES
+
+RAY_MESSAGES.begin()
+sys.stderr = another = io.StringIO()
+RAY_MESSAGES.end()
+assert sys.stderr is another
+os.write(2, b"shown\\n")
+"""
+
+
+def test_a_standard_error_that_somebody_else_has_put_in_place_since_stays(own_home: Path) -> None:
+    ran = run(REPLACED)
+    assert (ran.stderr, ran.returncode) == ("shown\n", 0)
