@@ -70,7 +70,7 @@ FITTED, LEFT_OUT = (1, 2, 4, 8, 16, 32), (3, 6, 12, 24)
 NEAR, BEYOND = 16, (24, 32)
 OTHER_SEEDS = 1000  # of the runs that predictions are compared with
 AUC_TARGET = 0.0007
-N_JOB, N_PASS = 3, 10  # of the part `real`: jobs for each median, and their passes
+N_JOB, N_PASS = 1, 2  # of the part `real`: jobs for each median, and their passes
 N_COUNTED = 20_000  # ages whose counting is timed
 N_WORKER = 16  # of the comparison with GBA
 GBA = Setting("criteo", "tuned", batch_size=32, global_batch=512)

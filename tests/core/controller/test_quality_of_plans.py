@@ -11,6 +11,7 @@ from support.plans.quality_curves import curve
 from support.plans.replayed import replay
 from support.plans.restarted_controller import restarted
 
+from dlrover_nb.core.planner.advising.quality_words import quality_words
 from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.spec_choices import Mode, StaleSteps, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
@@ -177,10 +178,13 @@ def test_the_proposal_says_what_it_costs_and_what_another_way_would(make_job):
     for proposal in more:
         assert "of AUC" in proposal.why
         assert "measured by a rehearsal of 40,000 rows" in proposal.why
-        assert "with gba: +0.000" in proposal.why
-    three = quality_of(job, replace(TWO, worker=replace(TWO.worker, count=9)))
-    (way,) = three.ways
-    assert way.auc > three.auc
+        assert "another way, about as fast (with gba: +0.000" in proposal.why
+    nine = replace(TWO, worker=replace(TWO.worker, count=9))
+    candidate = job.controller.queries().weigh([nine])[0].candidate
+    (way,) = candidate.quality.ways
+    assert way.auc > candidate.quality.auc
+    of_other_batches = quality_words(candidate, replace(job.spec, global_batch=4096))
+    assert "another way (with gba: " in of_other_batches
 
 
 def test_a_replay_and_a_restart_know_the_same(make_job):

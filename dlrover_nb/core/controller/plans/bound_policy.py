@@ -37,4 +37,4 @@ class BoundPolicy:
             return advice
         if over_bound(advice.candidate, analysis.current, now.spec):
             return None
-        return replace(advice, why=advice.why + quality_words(advice.candidate))
+        return replace(advice, why=advice.why + quality_words(advice.candidate, now.spec))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core.basics.percents import fraction
-from dlrover_nb.core.staleness.ages import Updating, mean_ages
+from dlrover_nb.core.staleness.ages import mean_ages
 from dlrover_nb.core.staleness.curves import Changes, FittedCurve, combined
 from dlrover_nb.core.structs.decisions.candidates import QualityChange, WayChange
 from dlrover_nb.core.structs.job.spec_choices import StaleSteps, Sync
@@ -88,7 +88,7 @@ class _Training:
         Where parameter servers gather gradients, an update has as many as a global batch, or one of each
         worker.
         """
-        ages = mean_ages(n_worker, Updating(in_step=way in IN_STEP, overlap=self.overlap))
+        ages = mean_ages(n_worker, in_step=way in IN_STEP, overlap=self.overlap)
         if way != Sync.GBA:
             return ages
         n_gathered = n_worker if self.global_batch is None else self.global_batch / self.batch_size
