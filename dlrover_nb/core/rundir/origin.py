@@ -97,12 +97,12 @@ def _of_own_module(spec: JobSpec, features: FeatureSpec, folder: Path) -> Origin
         return None
     manifest = Manifest(
         ORIGIN,
-        first.path.stat().st_mtime,
+        first.at_s,
         0,
         even_bucket_owner(1),
-        ((str(first.path), first.sha256),),
+        ((first.place, first.sha256),),
         features.n_table_row,
-        first.path.stat().st_size,
+        first.n_byte,
         untouched(train_split(spec, features)),
     )
     began = BeganFrom("the values of its own module", manifest.at_s)

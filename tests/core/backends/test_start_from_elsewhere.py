@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlrover_nb.core.backends.kubernetes.jobs.submission import looked_at
+from dlrover_nb.core.backends.kubernetes.jobs.submission import prepared
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.external import ExternalRole, ExternalSpec, Framework
@@ -18,9 +18,9 @@ def test_pods_need_an_address_that_they_can_read():
     with pytest.raises(
         InvalidValueError, match=r"pods cannot read run 'daily' of this machine; give .* the URL"
     ):
-        looked_at(SPEC, model=None, data=None)
+        prepared(SPEC, model=None, data=None)
     for source in ("s3://bucket/daily", "/mnt/models/daily"):
-        spec, *_ = looked_at(JobSpec("next", start_from=StartFrom(source)), model=None, data=None)
+        spec = prepared(JobSpec("next", start_from=StartFrom(source)), model=None, data=None).spec
         assert spec.start_from == StartFrom(source)
 
 
@@ -30,7 +30,7 @@ def test_an_external_job_has_its_own_checkpoints():
     with pytest.raises(
         InvalidValueError, match="an external job loads its own checkpoints; leave start_from out"
     ):
-        looked_at(job, model=None, data=None)
+        prepared(job, model=None, data=None)
 
 
 def test_a_simulated_job_has_no_parameters():

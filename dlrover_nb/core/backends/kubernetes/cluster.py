@@ -38,11 +38,11 @@ from dlrover_nb.core.backends.kubernetes.jobs.strays import left_on_volume, remo
 from dlrover_nb.core.backends.kubernetes.jobs.submission import (
     create,
     delete_job,
-    looked_at,
     make_room,
     namespaced,
     new_pod_job,
     owner_of,
+    prepared,
 )
 from dlrover_nb.core.backends.kubernetes.operator.operator_jobs import (
     operator_facts,
@@ -221,18 +221,19 @@ class KubernetesCluster(SeesRayJobs):
         if spec.owner in {"", user_name()}:  # no other user was named
             spec = replace(spec, owner=self.user)
         spec = settled(namespaced(spec, self.api), self.api)
-        spec, features, schema, packed = looked_at(spec, model=model, data=data)
+        own = prepared(spec, model=model, data=data)
+        spec = own.spec
         capacity = self._read_capacity(spec.kubernetes)
         if capacity is not None:
             check_job_fits(spec, capacity)
         make_room(self.api, spec.name)
         capacity = capacity or assumed(spec)
-        job, code = new_pod_job(spec, features, packed, capacity)
+        job, code = new_pod_job(own, capacity)
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
         bounds = completed(spec.bounds, capacity, spec.plan)
         return JobHandle(
-            spec.name, link, schema=schema, bounds=bounds, user=self.user, namespace=self.api.namespace
+            spec.name, link, schema=own.schema, bounds=bounds, user=self.user, namespace=self.api.namespace
         )
 
     def jobs(self) -> tuple[JobSummary, ...]:

@@ -71,6 +71,7 @@ from dlrover_nb.core.rundir import job_file
 from dlrover_nb.core.rundir.node_logs import left_lines
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.rundir.pruning import prune
+from dlrover_nb.core.runtime.checkpoints.first_parameters import note_first
 from dlrover_nb.core.runtime.exchange.sockets import JobKeys
 from dlrover_nb.core.runtime.node.preflight import validate_packed_job
 from dlrover_nb.core.runtime.pod.pod import read_pod_job
@@ -267,6 +268,8 @@ class PodMaster:
         job = self._job
         self._service.set_activity("its master validates the data and the code")
         receive(job.spec, self._folder, url=job.code_url)
+        if job.first is not None:
+            note_first(self._folder, job.first)
         if job.features is not None:
             return job
         if runs_user_code(job.spec):

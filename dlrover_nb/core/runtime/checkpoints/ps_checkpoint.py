@@ -178,8 +178,8 @@ def _load_here(
     return True
 
 
-def write(path: Path, part: StorePart, *, between: Callable[[], None] = nothing) -> Written:
-    """Write `part` to `path` atomically; see `flash.write_url`."""
+def write(path: Path | str, part: StorePart, *, between: Callable[[], None] = nothing) -> Written:
+    """Write `part` to a path or URL atomically; see `write_url`."""
     return write_url(str(path), Layout(image_of(part)).chunks(), between=between)
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data.selection.inspection import take_data
-from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.models.built_in import histories_of
 from dlrover_nb.core.models.trainable import CUSTOM, Columns
 from dlrover_nb.core.moments import write_moment
-from dlrover_nb.core.runtime.checkpoints.first_parameters import write_first
+from dlrover_nb.core.runtime.checkpoints.first_parameters import note_first, write_first
 from dlrover_nb.core.runtime.kernels.elementwise import ElementwiseOptimizer
 from dlrover_nb.core.structs.data.features import FeatureSpec  # noqa: TC001 - decoded by its annotations
 from dlrover_nb.core.structs.job.job import JobSpec  # noqa: TC001 - the same
@@ -30,6 +30,8 @@ from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 from dlrover_nb.core.usercode import Packed, file_of, is_import, load, pack
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dlrover_nb.core.models.elastic.elastic_model import ElasticModel
     from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.views.schema import DataSchema
@@ -62,7 +64,7 @@ class ValidatedJob:
         for code in self.packed:
             code.write(folder)
         if self.first is not None:
-            write_first(folder, self.first.export())
+            note_first(folder, write_first(str(folder), self.first.export()))
 
 
 def _check_deadline(spec: JobSpec) -> None:
@@ -105,8 +107,7 @@ def validate_job(
         elastic = _elastic(spec, Path(name), model)
         validated = _validated(spec, Path(name), trained, elastic)
         if elastic is not None and spec.start_from is None:
-            first = _first_parameters(validated, elastic, Path(name))
-            validated = replace(validated, first=first)
+            validated = replace(validated, first=_first_parameters(validated.spec, elastic, Path(name)))
     return replace(validated, packed=packed)
 
 
@@ -122,22 +123,43 @@ def _elastic(spec: JobSpec, folder: Path, model: object = None) -> ElasticModel 
     return model if isinstance(model, ElasticModel) else None
 
 
-def _first_parameters(validated: ValidatedJob, elastic: ElasticModel, folder: Path) -> ParameterStore:
+def pack_job(
+    spec: JobSpec, *, model: object = None
+) -> tuple[JobSpec, tuple[Packed, ...], ParameterStore | None]:
+    """Return a job whose rows only nodes can read, its code, and the parameters that its module has already.
+
+    Raises
+    ------
+    InvalidValueError
+        What is wrong with a module that has tables of its own.
+    """
+    spec, packed = pack_code(spec, model=model)
+    with TemporaryDirectory(prefix="dlrover-nb-") as name:
+        folder = Path(name)
+        for code in packed:
+            code.write(folder)
+        try:
+            elastic = _elastic(spec, folder, model)
+        except DlroverError as error:
+            _log.info("job %s: its code is not installed here, and is tried in a pod: %s", spec.name, error)
+            return spec, packed, None
+        if elastic is None or spec.start_from is not None:
+            return spec, packed, None
+        spec = elastic.completed(spec)
+        spec, _ = _tried_module(spec, Columns(0, 0, spec.model.embedding_dim), [spec.batch_size], folder)
+        return spec, packed, _first_parameters(spec, elastic, folder)
+
+
+def _first_parameters(spec: JobSpec, elastic: ElasticModel, folder: Path) -> ParameterStore:
     """Return the parameters that a module has, as one parameter server would hold them before any step."""
     from dlrover_nb.core.models.learner import Learner  # noqa: PLC0415 - it imports torch
     from dlrover_nb.core.runtime.store import ParameterStore  # noqa: PLC0415 - with its kernel
 
-    spec, features = validated.spec, validated.features
-    learner = Learner(
-        spec.model,
-        len(features.categorical),
-        len(features.numeric),
-        sequences=features.sequences,
-        folder=folder,
-    )
-    store = ParameterStore(spec.model, features.n_table_row, len(learner.values))
+    n_row = elastic.parts.layout.n_row
+    learner = Learner(spec.model, 0, 0, folder=folder)  # such a module knows its columns itself
+    store = ParameterStore(spec.model, n_row, len(learner.values))
     store.init_dense(learner.values)
-    store.create_rows(np.arange(features.n_table_row))
+    store.create_rows(np.arange(n_row))
     part = store.export()
     part.table[:, : spec.model.row_width] = 0
     for first_row, start, stop, values in elastic.first_rows():
@@ -173,24 +195,25 @@ def pack_code(
 
 
 def validate_packed_job(
-    spec: JobSpec, folder: Path, trained: FeatureSpec | None = None
+    spec: JobSpec, folder: Path, trained: FeatureSpec | None = None, *, has_first: bool = False
 ) -> tuple[JobSpec, FeatureSpec]:
     """Open the data, try the code that lies in `folder`, and return the completed specification.
 
     Where only nodes can read the data, the master does this instead of the client. `trained` is as for
-    `validate_job`.
+    `validate_job`; `has_first`: the client sent the first parameters of a module with tables of its own.
 
     Raises
     ------
     NotFoundError, InvalidValueError
         What is wrong with the data, or with the code.
     """
-    if _elastic(spec, folder) is not None:
+    elastic = _elastic(spec, folder)
+    if elastic is not None and not has_first and spec.start_from is None:
         raise InvalidValueError(
-            "a module with tables of its own brings their first values, and so must be submitted where its "
-            "rows can be read; submit it from a notebook that reads them, to a local or Ray cluster"
+            "a module with tables of its own brings their first values, and none came with this job; submit "
+            "it from where the module can be imported, or begin from a checkpoint (start_from)"
         )
-    validated = _validated(spec, folder, trained)
+    validated = _validated(spec, folder, trained, elastic)
     return validated.spec, validated.features
 
 
@@ -237,10 +260,17 @@ def _tried(spec: JobSpec, features: FeatureSpec, folder: Path) -> tuple[JobSpec,
     if spec.model.name != CUSTOM:
         histories_of(spec.model.name, features.sequences)  # refuses an unknown one, and DIN without a history
         return spec, ()
+    columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim, features.sequences)
+    return _tried_module(spec, columns, [spec.batch_size, features.n_train % spec.batch_size], folder)
+
+
+def _tried_module(
+    spec: JobSpec, columns: Columns, n_rows: Sequence[int], folder: Path
+) -> tuple[JobSpec, tuple[str, ...]]:
+    """Return the same of a user's module, tried with batches of these sizes."""
     from dlrover_nb.core.models.custom import check  # noqa: PLC0415 - it imports torch
 
-    columns = Columns(n_categorical, n_numeric, spec.model.embedding_dim, features.sequences)
-    sizes = {min(n, N_TRIED) for n in (spec.batch_size, features.n_train % spec.batch_size) if n}
+    sizes = {min(n, N_TRIED) for n in n_rows if n}
     checked = check(load(spec.model.code, folder), columns, sorted(sizes, reverse=True))
     model = replace(spec.model, n_dense=checked.n_dense, averages=checked.averages)
     n_row = spec.batch_of(spec.plan.worker.count)

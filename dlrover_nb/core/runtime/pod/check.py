@@ -40,7 +40,7 @@ def tried(job: PodJob, folder: Path) -> CodeTried:
     """Return what comes of a job's data and code; `folder` takes the code."""
     try:
         receive(job.spec, folder, url=job.code_url)
-        spec, features = validate_packed_job(job.spec, folder)
+        spec, features = validate_packed_job(job.spec, folder, has_first=job.first is not None)
     except DlroverError as error:
         return CodeTried(error=str(error))
     return CodeTried(features=features, n_dense=spec.model.n_dense, averages=spec.model.averages)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.disk.paths import rows_folder
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, NotFoundError
 from dlrover_nb.core.runtime.checkpoints import as_checkpoint_error, place_of
+from dlrover_nb.core.runtime.checkpoints.first_parameters import write_first
 from dlrover_nb.core.structs.job.datafiles import is_pattern, is_url
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 from dlrover_nb.core.structs.wire.pod_contract import CODE_BYTES, CODE_FOLDER
@@ -24,7 +25,9 @@ from dlrover_nb.core.usercode import Packed, file_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dlrover_nb.core.runtime.store.partition import StorePart
     from dlrover_nb.core.structs.job.job import JobSpec
+    from dlrover_nb.core.structs.training.checkpoint_places import FirstParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,35 @@ def send(packed: Sequence[Packed], *, url: str, run: str) -> Delivery:
     for name, content in files.items():
         _upload(f"{folder}/{name}", content)
     return Delivery(url=folder)
+
+
+def send_first(part: StorePart, spec: JobSpec, *, run: str) -> FirstParameters:
+    """Upload the parameters that a user's module has already to where pods can read them.
+
+    Parameters
+    ----------
+    run
+        As for `send`.
+
+    Raises
+    ------
+    InvalidValueError
+        When there is no such place.
+    CheckpointError
+        When it cannot be written to.
+    """
+    url = spec.kubernetes.code_url or spec.checkpoint_url
+    if not url:
+        raise InvalidValueError(
+            "the embedding tables of a module begin with the values that it has here, and pods need to read "
+            "them; set kubernetes.code_url, or checkpoint_url, to a folder that both can reach, such as "
+            "s3://bucket/code"
+        )
+    root = f"{url.rstrip('/')}/{run}"
+    with as_checkpoint_error(f"cannot write to {root}", "name a folder that you may write to"):
+        fs, path, _ = place_of(root)
+        fs.makedirs(path, exist_ok=True)  # as for code: pods may have another account
+    return write_first(root, part)
 
 
 def receive(spec: JobSpec, folder: Path, *, url: str, mounted: Path = Path(CODE_FOLDER)) -> None:

@@ -160,7 +160,8 @@ class KubernetesSpec(BareRepr):
     service_account
         An existing one for the master; empty: each job creates its own with minimal rights.
     code_url
-        Folder, as any URL that fsspec knows, for a notebook's code that is too large for a Secret.
+        Folder, as any URL that fsspec knows, for a notebook's code that is too large for a Secret, and
+        for the values that a module's own embedding tables begin with.
     master_cpu, master_memory_mib
         CPU and memory of the job's master. From 64 nodes on, a process beside it that computes fits and
         advice takes 100 MiB of it.

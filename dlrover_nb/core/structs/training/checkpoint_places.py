@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePath
+
+
+@dataclass(frozen=True, slots=True)
+class FirstParameters:
+    """The file of the parameters that a user's own module has at submit.
+
+    Parameters
+    ----------
+    place
+        A path or URL.
+    sha256, n_byte
+        Of the whole file.
+    at_s
+        When it was written, in seconds since 1970.
+    """
+
+    place: str
+    sha256: str
+    n_byte: int
+    at_s: float
 
 
 def checkpoint_root(url: str, folder: str) -> str:

@@ -13,7 +13,7 @@ from support.waiting import LIMIT_S
 
 from dlrover_nb.core.backends.kubernetes import master as program
 from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE
-from dlrover_nb.core.backends.kubernetes.jobs.submission import new_pod_job
+from dlrover_nb.core.backends.kubernetes.jobs.submission import Prepared, new_pod_job
 from dlrover_nb.core.backends.kubernetes.master import PodMaster
 from dlrover_nb.core.errors import JobFailedError
 from dlrover_nb.core.manifests.kinds import POD
@@ -124,7 +124,7 @@ def test_a_master_that_begins_deletes_old_run_folders_on_its_volume(monkeypatch,
 
 def test_one_name_in_two_namespaces_has_two_run_folders_on_one_volume():
     """Each run has an id of its own: one that a client drew, or of the identity that the API server gave."""
-    jobs = [new_pod_job(JobSpec("rows"), None, (), None)[0] for _ in range(2)]
+    jobs = [new_pod_job(Prepared(JobSpec("rows")), None)[0] for _ in range(2)]
     labels = {"dlrover-nb/job": "rows"}
     applied = [run_of({"metadata": {"labels": labels, "uid": str(uuid.uuid4())}}) for _ in range(2)]
     folders = {state_folder("rows", run) for run in (*applied, *(job.run for job in jobs))}

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from support.kubernetes.kube import host_files
 from support.waiting import LIMIT_S
+from torch import nn
 
+from dlrover_nb import elastic
 from dlrover_nb.core.backends.kubernetes.cluster import connect_kubernetes
 from dlrover_nb.core.client.trained_model import load_model
 from dlrover_nb.core.jobfile import job_from
@@ -63,6 +66,17 @@ def broken(columns):
             return self.out(dense).squeeze(1) + embedded.sum((1, 2))
 
     return Net()
+
+
+class Tables(nn.Module):
+    """A module with an embedding table of its own, of more ids than the rows have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds, self.out = nn.Embedding(50, 8), nn.Linear(9, 1)
+
+    def forward(self, ids, numbers):
+        return self.out(torch.cat([self.kinds(ids[:, 0]), numbers], 1))
 
 
 def end_of(job: JobHandle):
@@ -127,3 +141,24 @@ def test_code_that_only_pods_can_try_is_tried_without_an_account(cluster, rows) 
     assert "mat1 and mat2 shapes cannot be multiplied" in wrong.message
     for name in ("own", "wrong"):
         cluster.delete(name)
+
+
+@pytest.mark.more
+def test_tables_of_a_module_begin_in_pods_with_the_values_that_they_have_here(
+    cluster, state, rows, tmp_path
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir(mode=0o755)
+    data = {"path": "/data/rows.csv", "label": "label"}
+    spec = described(
+        Volume(STATE, host_path=str(state)), Volume(str(code), host_path=str(code)), rows, data=data
+    )
+    spec = replace(spec, kubernetes=replace(spec.kubernetes, code_url=f"file://{code}"))
+    module = Tables()
+    job = cluster.submit(spec, model=elastic(module, ids=["kind"], numbers=["size"]))
+    last = end_of(job)
+    assert last.phase is JobPhase.SUCCEEDED, last.message
+    trained, first = load_model(job).state_dict()["kinds.weight"], module.kinds.weight.detach()
+    assert torch.equal(trained[7:], first[7:]), "no row has these ids"
+    assert (trained[:7] != first[:7]).any(1).all()
+    cluster.delete("own")

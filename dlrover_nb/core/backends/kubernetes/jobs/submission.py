@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ from dlrover_nb.core.manifests.role_rules import BUDGETS, OF_KUEUE, RESIZE
 from dlrover_nb.core.master.external.submitted import checked
 from dlrover_nb.core.rundir.origin import trained_encoding
 from dlrover_nb.core.runtime.exchange.sockets import new_keys
-from dlrover_nb.core.runtime.pod.staging import sees_rows, send
+from dlrover_nb.core.runtime.pod.staging import sees_rows, send, send_first
 from dlrover_nb.core.structs.job.secrets import check_complete
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.kubernetes.client.api import Api
     from dlrover_nb.core.manifests.kinds import Doc
     from dlrover_nb.core.manifests.role_rules import Right
+    from dlrover_nb.core.runtime.store import ParameterStore
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.plan.capacity import Capacity
@@ -101,15 +102,34 @@ def namespaced(spec: JobSpec, api: Api) -> JobSpec:
     return replace(spec, kubernetes=with_defaults(spec.kubernetes, text))
 
 
-def looked_at(
-    spec: JobSpec, *, model: object, data: object
-) -> tuple[JobSpec, FeatureSpec | None, DataSchema | None, tuple[Packed, ...]]:
-    """Return the job with what its data determine, and its code; the master inspects data only pods reach."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job as its pods get it.
+
+    Parameters
+    ----------
+    spec, features, schema
+        The job with what its data determine; None: only pods reach them, and the master inspects them.
+    packed
+        The user's own code.
+    first
+        The parameters that a module of the user has already; None: they are made.
+    """
+
+    spec: JobSpec
+    features: FeatureSpec | None = None
+    schema: DataSchema | None = None
+    packed: tuple[Packed, ...] = ()
+    first: ParameterStore | None = None
+
+
+def prepared(spec: JobSpec, *, model: object, data: object) -> Prepared:
+    """Return the job with what its data and its code determine, as far as this client reads them."""
     if spec.foreign is not None:
-        return checked(spec, model=model, data=data), None, None, ()
+        return Prepared(checked(spec, model=model, data=data))
     check_complete(spec)
     _check_start(spec)
-    from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job  # noqa: PLC0415 - it loads pyarrow
+    from dlrover_nb.core.runtime.node.preflight import pack_job, validate_job  # noqa: PLC0415 - it loads pyarrow
 
     if data is None and not sees_rows(spec):
         if spec.sync is Sync.ALLREDUCE:
@@ -117,20 +137,15 @@ def looked_at(
                 f"a job with sync allreduce needs rows that this client can read, got {spec.data.place}, "
                 "which only pods reach; submit it from a pod of the cluster, or choose sync bsp"
             )
-        spec, packed = pack_code(spec, model=model)
-        return spec, None, None, packed
-    prepared = validate_job(spec, model=model, data=data, trained=_trained(spec))
-    if prepared.first is not None:
-        raise InvalidValueError(
-            "pods cannot read the first values of a module's own tables from this machine; submit it to a "
-            "local or Ray cluster, or begin from a checkpoint at a URL that such a job wrote (start_from)"
-        )
+        spec, packed, first = pack_job(spec, model=model)
+        return Prepared(spec, packed=packed, first=first)
+    job = validate_job(spec, model=model, data=data, trained=_trained(spec))
     if spec.sync is Sync.ALLREDUCE:
         from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
         python = spec.kubernetes.python or "python3"
-        prepared = replace(prepared, spec=with_workers(prepared.spec, prepared.features, python=python))
-    return prepared.spec, prepared.features, prepared.schema, prepared.packed
+        job = replace(job, spec=with_workers(job.spec, job.features, python=python))
+    return Prepared(job.spec, job.features, job.schema, job.packed, job.first)
 
 
 def _trained(spec: JobSpec) -> FeatureSpec | None:
@@ -152,17 +167,18 @@ def _check_start(spec: JobSpec) -> None:
         )
 
 
-def new_pod_job(
-    spec: JobSpec, features: FeatureSpec | None, packed: tuple[Packed, ...], capacity: Capacity | None
-) -> tuple[PodJob, Mapping[str, bytes]]:
+def new_pod_job(job: Prepared, capacity: Capacity | None) -> tuple[PodJob, Mapping[str, bytes]]:
     """Return a new run of a job, and the files of its code."""
-    run, keys = secrets.token_hex(4), new_keys()
-    delivery = send(packed, url=spec.kubernetes.code_url, run=run_name(spec.name, run))
+    spec, run, keys = job.spec, secrets.token_hex(4), new_keys()
+    delivery = send(job.packed, url=spec.kubernetes.code_url, run=run_name(spec.name, run))
+    first = None if job.first is None else send_first(job.first.export(), spec, run=run_name(spec.name, run))
     access = secrets.token_urlsafe(32)
     if spec.foreign is None and (advice := storage_advice(spec)):
         logger.warning("job %s: %s", spec.name, advice)
-    job = PodJob(spec, features, run, keys.public, keys.secret, access, delivery.url, capacity)
-    return job, delivery.files
+    pod_job = PodJob(
+        spec, job.features, run, keys.public, keys.secret, access, delivery.url, capacity, first=first
+    )
+    return pod_job, delivery.files
 
 
 def owner_of(api: Api, kind: Kind, name: str) -> Doc | None:

@@ -31,7 +31,7 @@ from dlrover_nb.core.backends.kubernetes.jobs.halt import leave_end
 from dlrover_nb.core.backends.kubernetes.jobs.last_snapshot import end_document, end_of
 from dlrover_nb.core.backends.kubernetes.jobs.link import read_job
 from dlrover_nb.core.backends.kubernetes.jobs.master_status import BEGUN_NOTE
-from dlrover_nb.core.backends.kubernetes.jobs.submission import new_pod_job
+from dlrover_nb.core.backends.kubernetes.jobs.submission import Prepared, new_pod_job
 from dlrover_nb.core.errors import BackendError, InvalidValueError, NotFoundError
 from dlrover_nb.core.manifests.kinds import (
     CONFIG_MAP,
@@ -121,7 +121,7 @@ def test_a_cluster_that_went_away_while_a_job_is_put_together_is_not_asked_again
         tried.append(document["metadata"]["name"])
         raise Unreachable("the API server cannot be reached", Status(0), Operation("create", kind))
 
-    job, _ = new_pod_job(SPEC, None, (), None)
+    job, _ = new_pod_job(Prepared(SPEC), None)
     owner = cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
     monkeypatch.setattr(cluster.api, "create", no_answer)
     with pytest.raises(Unreachable):
@@ -198,7 +198,7 @@ def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(contr
 
 
 def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(cluster, monkeypatch):
-    job, _ = new_pod_job(SPEC, None, (), None)
+    job, _ = new_pod_job(Prepared(SPEC), None)
     cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
     with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
         cluster.submit(SPEC)
@@ -242,7 +242,7 @@ def test_somebody_elses_object_in_the_place_of_a_jobs_end_says_nothing(admin, cl
 
 
 def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alone(admin, cluster):
-    job, _ = new_pod_job(SPEC, None, (), None)
+    job, _ = new_pod_job(Prepared(SPEC), None)
     admin.create(JOB, master_job(job, namespace=admin.namespace))
     admin.create(SECRET, {"metadata": {"name": "clicks-job"}})
     for ask in (cluster.job, cluster.delete):
@@ -282,7 +282,7 @@ def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(con
 
 
 def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster):
-    job, _ = new_pod_job(SPEC, None, (), None)
+    job, _ = new_pod_job(Prepared(SPEC), None)
     document = master_job(job, namespace=cluster.api.namespace)
     document["metadata"] = {"name": "clicks", "labels": {"app": "theirs"}}
     cluster.api.create(JOB, document)
