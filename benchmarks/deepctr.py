@@ -8,11 +8,14 @@ library's own module through `dlrover_nb.elastic` (`elastic_deepctr`, `elastic_f
 Figures are CPU milliseconds a step: of a library's loop, and of all processes of a job (master, worker, PS),
 start and end left out, as the difference of two runs of different length by the steps between them.
 `over_deepctr` and `over_fuxictr` are medians over rounds of ours over theirs, `elastic_over_...` of their
-own modules; below 1 ours is cheaper. Wall-clock time is not compared. A round takes a minute of CPU.
+own modules; below 1 ours is cheaper. A round takes a minute of CPU.
+
+With `--speed` rows a second are compared instead, of jobs of the library's module with two workers and of its
+own loop: `two_workers_over_...`, above 1 ours is faster. It says something on a quiet machine alone.
 
     pip install --no-deps deepctr-torch==0.3.0 fuxictr==2.3.10
     pip install tqdm scikit-learn polars h5py pyyaml
-    python benchmarks/deepctr.py [--rounds 3] [--sides ours deepctr ...]
+    python benchmarks/deepctr.py [--rounds 3] [--sides ours deepctr ...] [--speed]
 """
 
 from __future__ import annotations
@@ -33,19 +36,35 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BATCH, DIM, HIDDEN, RATE = 512, 16, (256, 128, 64), 0.01
 FEW, MANY = 1, 3  # passes
 PR_SET_CHILD_SUBREAPER = 36
 LIBRARIES = "pip install --no-deps deepctr-torch==0.3.0 fuxictr==2.3.10"
 INSTALL = f"{LIBRARIES}; pip install tqdm scikit-learn polars h5py pyyaml"
+Trained = tuple[int, tuple[float, ...]]  # steps; CPU and wall-clock seconds of a loop in this process
 SIDES = ("ours", "deepctr", "fuxictr", "elastic_deepctr", "elastic_fuxictr")
 NEEDS = {"deepctr": "deepctr_torch", "fuxictr": "fuxictr"}
+PAIR_PASSES = 9  # of a job with two workers, beside FEW
+
+
+def clocks() -> tuple[float, float]:
+    """Return the CPU seconds of this process, and the time."""
+    return time.process_time(), time.perf_counter()
+
+
+def since(began: tuple[float, float]) -> tuple[float, float]:
+    """Return the CPU and wall-clock seconds since then."""
+    now = clocks()
+    return now[0] - began[0], now[1] - began[1]
 
 
 def rows() -> tuple[dict[str, np.ndarray], dict[str, int]]:
@@ -112,18 +131,18 @@ def fuxictr_model(columns: dict[str, np.ndarray], sizes: dict[str, int]) -> Any:
     return WideDeep()
 
 
-def train_deepctr(n_pass: int) -> tuple[int, float]:
+def train_deepctr(n_pass: int) -> Trained:
     import torch
 
     columns, sizes = rows()
     model, label = deepctr_model(columns, sizes), columns.pop("label")
     model.compile(torch.optim.Adagrad(model.parameters(), RATE), "binary_crossentropy")
-    began_s = time.process_time()
+    began = clocks()
     model.fit(columns, label.astype(np.float32), batch_size=BATCH, epochs=n_pass, verbose=0)
-    return n_pass * -(-len(label) // BATCH), time.process_time() - began_s
+    return n_pass * -(-len(label) // BATCH), since(began)
 
 
-def train_fuxictr(n_pass: int) -> tuple[int, float]:
+def train_fuxictr(n_pass: int) -> Trained:
     """Train by the library's own steps and loader."""
     from fuxictr.pytorch.dataloaders.npz_dataloader import NpzDataLoader
 
@@ -137,15 +156,15 @@ def train_fuxictr(n_pass: int) -> tuple[int, float]:
         loader = NpzDataLoader(feature_map, path, batch_size=BATCH, shuffle=True, num_workers=0)
         model._max_gradient_norm = float("inf")  # noqa: SLF001 - `fit` sets it, which also evaluates
         model.train()
-        began_s = time.process_time()
+        began = clocks()
         for _ in range(n_pass):
             for batch in loader:
                 model.train_step(batch)
-        cpu_s = time.process_time() - began_s
-    return n_pass * -(-n_row // BATCH), cpu_s
+        used = since(began)
+    return n_pass * -(-n_row // BATCH), used
 
 
-def train_ours(n_pass: int, library: str = "") -> tuple[int, None]:
+def train_ours(n_pass: int, library: str = "", n_worker: int = 1) -> Trained:
     """Run a job of local processes to its end."""
     import pandas as pd
 
@@ -171,33 +190,38 @@ def train_ours(n_pass: int, library: str = "") -> tuple[int, None]:
         batch_size=BATCH,
         optimizer="adagrad",
         learning_rate=RATE,
-        plan={"worker": {"count": 1, "cpu": 1}, "ps": {"count": 1, "cpu": 1}},
+        plan={
+            "worker": {"count": n_worker, "cpu": 1 if n_worker == 1 else 0.8},
+            "ps": {"count": 1, "cpu": 1 if n_worker == 1 else 0.4},
+        },
         mode="manual",
         **settings,
     )
     job.wait()
-    return n_pass * -(-len(columns["label"]) // BATCH), None
+    return n_pass * -(-len(columns["label"]) // BATCH), ()
 
 
-TRAIN = {
+TRAIN: dict[str, Callable[[int], Trained]] = {
     "ours": train_ours,
     "deepctr": train_deepctr,
     "fuxictr": train_fuxictr,
     "elastic_deepctr": lambda n_pass: train_ours(n_pass, "deepctr"),
     "elastic_fuxictr": lambda n_pass: train_ours(n_pass, "fuxictr"),
+    "pair_deepctr": lambda n_pass: train_ours(n_pass, "deepctr", 2),
+    "pair_fuxictr": lambda n_pass: train_ours(n_pass, "fuxictr", 2),
 }
 
 
 def train(side: str, n_pass: int) -> None:
-    """Train one side; print its steps, and the CPU seconds of its loop where that is all in this process."""
+    """Train one side; print its steps, and the seconds of its loop where that is all in this process."""
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        n_step, loop_cpu_s = TRAIN[side](n_pass)
-    print(json.dumps({"n_step": n_step, "loop_cpu_s": loop_cpu_s}))
+        n_step, loop = TRAIN[side](n_pass)
+    print(json.dumps({"n_step": n_step, **dict(zip(("loop_cpu_s", "loop_s"), loop, strict=False))}))
 
 
 def one_run(side: str, n_pass: int) -> dict[str, Any]:
@@ -218,14 +242,17 @@ def accounted(command: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "this needs Linux: processes cannot be waited for")
+    began_s = time.perf_counter()
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    took_s = time.perf_counter() - began_s
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while left := children.read_text().split():  # what a child leaves becomes a child of this process
         for pid in left:
             os.kill(int(pid), signal.SIGKILL)
             os.waitpid(int(pid), 0)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps(json.loads(result.stdout.splitlines()[-1]) | {"cpu_s": used.ru_utime + used.ru_stime}))
+    seconds = {"cpu_s": used.ru_utime + used.ru_stime, "s": took_s}
+    print(json.dumps(json.loads(result.stdout.splitlines()[-1]) | seconds))
 
 
 def ms_per_step(side: str) -> float:
@@ -235,6 +262,26 @@ def ms_per_step(side: str) -> float:
         return 1e3 * loop["loop_cpu_s"] / loop["n_step"]
     few, many = one_run(side, FEW), one_run(side, MANY)
     return 1e3 * (many["cpu_s"] - few["cpu_s"]) / (many["n_step"] - few["n_step"])
+
+
+def seconds_per_step(side: str) -> float:
+    """Return the wall-clock time of a step: of the loop, or what more passes of a job take by their steps."""
+    if side in NEEDS:
+        loop = one_run(side, FEW)
+        return float(loop["loop_s"] / loop["n_step"])
+    few, many = one_run(side, FEW), one_run(side, PAIR_PASSES)
+    return float(many["s"] - few["s"]) / (many["n_step"] - few["n_step"])
+
+
+def compare_speed(rounds: int) -> dict[str, Any]:
+    """Return how many times as many rows a second jobs with two workers train as each library's own loop."""
+    result: dict[str, Any] = {}
+    for library in NEEDS:
+        if not missing(library):
+            pairs = [(seconds_per_step(library), seconds_per_step(f"pair_{library}")) for _ in range(rounds)]
+            print(f"{library}, ms a step: its own loop, two workers:", [(1e3 * a, 1e3 * b) for a, b in pairs])
+            result[f"two_workers_over_{library}"] = round(statistics.median(a / b for a, b in pairs), 2)
+    return result
 
 
 def missing(side: str) -> bool:
@@ -248,7 +295,8 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=["ours", *NEEDS, "elastic_deepctr"])
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--speed", action="store_true", help="compare rows a second, with two workers")
+    parser.add_argument("--side", choices=TRAIN, help=argparse.SUPPRESS)
     parser.add_argument("--passes", type=int, default=FEW, help=argparse.SUPPRESS)
     parser.add_argument("--accounted", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -257,6 +305,9 @@ def main() -> None:
         return
     if options.side:
         train(options.side, options.passes)
+        return
+    if options.speed:
+        print(json.dumps(compare_speed(options.rounds)))
         return
     sides = [side for side in options.sides if not missing(side)]
     if absent := [side for side in options.sides if missing(side)]:
