@@ -21,6 +21,7 @@ from dlrover_nb.core.rehearsal.delays import Delay
 from dlrover_nb.core.rehearsal.runs import Trial
 from dlrover_nb.core.rehearsal.ways import AsTheyCome, WayName, batch_of, way_of
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.spec_choices import MatmulPrecision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ def estimated_cpu_s(sample: Sample, settings: Settings) -> float:
     """Return the CPU seconds that a rehearsal will take about, by a few steps of it."""
     trial = Trial(sample, Delay(1), AsTheyCome(), n_epoch=settings.n_epoch)
     steps = trial.steps()
-    with single_threaded():
+    with single_threaded(sample.spec.matmul_precision):
         _advance(steps, N_PROBED)  # the first ones allocate, and may compile
         began_s = time.process_time()
         n_step = _advance(steps, N_PROBED)
@@ -157,7 +158,7 @@ def rehearse(
     runs: list[Run] = []
     per_seed = settings.n_run // settings.n_seed
     try:
-        with single_threaded():
+        with single_threaded(spec.matmul_precision):
             for done, trial in enumerate(_trials(sample, settings)):
                 for share in _shares(trial.steps(), trial.n_batch):
                     progress((done + share) / settings.n_run)
@@ -204,12 +205,12 @@ def _advance(steps: Iterator[None], n: int) -> int:
 
 
 @contextmanager
-def single_threaded() -> Iterator[None]:
+def single_threaded(precision: MatmulPrecision = MatmulPrecision.FLOAT32) -> Iterator[None]:
     """Compute with one thread and as a worker multiplies while the block runs, then as before."""
     n_thread = torch.get_num_threads()
     set_threads(1)
     try:
-        with fast_matmul():
+        with fast_matmul(precision):
             yield
     finally:
         set_threads(n_thread)

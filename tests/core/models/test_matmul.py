@@ -9,7 +9,8 @@ from torch import nn
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.models import matmul
-from dlrover_nb.core.models.matmul import VARIABLE, fast_matmul, is_held_back
+from dlrover_nb.core.models.matmul import VARIABLE, computes_bfloat16, fast_matmul, has_bfloat16, is_held_back
+from dlrover_nb.core.structs.job.spec_choices import MatmulPrecision
 
 N_LARGE = 128  # 128^3 multiplications: enough for oneDNN
 
@@ -166,3 +167,62 @@ def test_an_unknown_library_is_refused(monkeypatch):
     monkeypatch.setenv(VARIABLE, "openblas")
     with pytest.raises(InvalidValueError, match="must be mkl or onednn, got 'openblas'"), fast_matmul():
         pass
+
+
+needs_bfloat16 = pytest.mark.skipif(not computes_bfloat16(), reason="needs a processor with bfloat16")
+
+
+@needs_bfloat16
+@settings(deadline=None, max_examples=50)
+@given(
+    sides=st.tuples(*[st.integers(110, 300)] * 3),
+    layouts=st.tuples(*[st.sampled_from(LAYOUTS)] * 2),
+    seed=st.integers(0, 99),
+    has_bias=st.booleans(),
+)
+def test_factors_in_bfloat16_are_summed_in_float32(sides, layouts, seed, has_bias):
+    m, k, n = sides
+    generator = torch.Generator().manual_seed(seed)
+    a = layouts[0](torch.randn(m, k, generator=generator))
+    b = layouts[1](torch.randn(k, n, generator=generator))
+    bias = torch.randn(n, generator=generator)
+    with fast_matmul(MatmulPrecision.BFLOAT16) as is_on:
+        assert is_on
+        product = torch.addmm(bias, a, b) if has_bias else a @ b
+    rounded = a.bfloat16().double() @ b.bfloat16().double()
+    bound = 2**-8 * rounded.abs() + 1e-5 * k  # the result is rounded as well, and the bias is not
+    assert product.dtype is torch.float32
+    assert product.shape == (m, n)
+    assert product.is_contiguous()
+    assert ((product - has_bias * bias - rounded).abs() <= bound).all()
+
+
+@needs_bfloat16
+def test_gradients_of_a_layer_in_bfloat16_are_near_torchs_own():
+    layer = nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 100))
+    x = torch.randn(150, 300, requires_grad=True)
+    exact = torch.autograd.grad(layer(x).square().mean(), [x, *layer.parameters()])
+    with fast_matmul(MatmulPrecision.BFLOAT16):
+        near = torch.autograd.grad(layer(x).square().mean(), [x, *layer.parameters()])
+    for one, other in zip(near, exact, strict=True):
+        assert one.dtype is torch.float32
+        assert not torch.equal(one, other)
+        assert (one - other).norm() <= 0.05 * other.norm()
+
+
+def test_without_instructions_for_bfloat16_products_stay_in_float32(monkeypatch, caplog):
+    monkeypatch.setattr(matmul, "computes_bfloat16", lambda: False)
+    monkeypatch.setenv(VARIABLE, "mkl")
+    a = torch.randn(N_LARGE, N_LARGE)
+    with fast_matmul(MatmulPrecision.BFLOAT16) as is_on:
+        assert not is_on
+        assert torch.equal(a @ a, a @ a.clone())
+    assert "multiplied in float32" in caplog.text
+
+
+@for_each(
+    ("flags", "expected"),
+    [("fpu avx512f avx512_bf16", True), ("fpu amx_bf16", True), ("fpu avx512f avx_vnni", False), ("", False)],
+)
+def test_a_processor_says_whether_it_has_bfloat16(flags, expected):
+    assert has_bfloat16(flags) is expected

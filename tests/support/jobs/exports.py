@@ -33,6 +33,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     DataFormat,
     Device,
     Embedding,
+    MatmulPrecision,
     Migration,
     Mode,
     Objective,
@@ -359,6 +360,7 @@ _jobs = st.builds(
     max_restarts_per_error=st.integers(0, 999),
     gradient_clip_norm=st.none() | numbers,
     device=st.sampled_from([Device.AUTO, Device.CPU]),
+    matmul_precision=st.sampled_from(MatmulPrecision),
     tuning=tunings,
 ).map(_with_budget)
 

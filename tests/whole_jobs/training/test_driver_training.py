@@ -20,12 +20,13 @@ from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.commands.requests import Scale, SetBatches
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, StaleDecisionError
 from dlrover_nb.core.history import HistoryStore
+from dlrover_nb.core.models.matmul import computes_bfloat16
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.rundir.checkpoint_folder import CheckpointFolder
 from dlrover_nb.core.rundir.journal import JOURNAL, read_journal
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
-from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
+from dlrover_nb.core.structs.job.spec_choices import MatmulPrecision, Mode, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import NodeFailed
 
@@ -125,6 +126,19 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start:
         assert job.story_has(f"{killed} was lost")
         job.until(lambda now: now.running == job.spec.plan)
     succeeded(job)
+
+
+@pytest.mark.more
+@pytest.mark.skipif(not computes_bfloat16(), reason="needs a processor with bfloat16")
+def test_workers_multiply_in_the_precision_of_their_job(start: Callable[..., Job]) -> None:
+    full, half = (
+        succeeded(start(overlap=False, matmul_precision=precision)).evaluation
+        for precision in MatmulPrecision
+    )
+    assert full is not None
+    assert half is not None
+    assert half.log_loss != full.log_loss, "else one worker has the same bits in each run"
+    assert half.log_loss == pytest.approx(full.log_loss, abs=1e-3)
 
 
 def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable[..., DriverWorld]) -> None:

@@ -320,7 +320,7 @@ def main() -> None:
     if joined is None:
         raise JobFailedError("this program is a worker of a job; submit one with --sync allreduce")
     set_threads(thread_count(config.cpu))
-    with fast_matmul():
+    with fast_matmul(config.spec.matmul_precision):
         Training(config, joined, origin).run()
 
 

@@ -186,7 +186,11 @@ def _serve_worker(
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
     accounting.gpus = gpus_here() if trainer.learner.is_on_gpu else None
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
-    with contextlib.closing(worker), _on_sigterm(_once(worker.leave)), fast_matmul():
+    with (
+        contextlib.closing(worker),
+        _on_sigterm(_once(worker.leave)),
+        fast_matmul(config.spec.matmul_precision),
+    ):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
 

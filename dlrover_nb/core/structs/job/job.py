@@ -20,6 +20,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     DataFormat,
     Device,
     Embedding,
+    MatmulPrecision,
     Migration,
     Mode,
     Objective,
@@ -411,6 +412,8 @@ class JobSpec(BareRepr):
         Words of its user's own, by which lists of jobs are filtered.
     device
         Where workers compute the dense part of the model.
+    matmul_precision
+        Of the factors of its matrix products on CPU; evaluation has the same.
     tuning
         Parameters that the papers leave to operators.
     foreign
@@ -463,6 +466,7 @@ class JobSpec(BareRepr):
     budget_total: float | None = None
     tags: tuple[str, ...] = ()
     device: Device = Device.AUTO
+    matmul_precision: MatmulPrecision = MatmulPrecision.FLOAT32
     tuning: JobTuning = field(default_factory=JobTuning)
     straggler_rule: str = RuleName.ROBUST
     stale_steps: StaleSteps = StaleSteps.PLAIN

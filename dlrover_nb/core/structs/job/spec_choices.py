@@ -85,6 +85,13 @@ class Device(StrEnum):
     CUDA = "cuda"  # or not at all
 
 
+class MatmulPrecision(StrEnum):
+    """Of the factors of matrix products on a worker's CPU; sums and all parameters are float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"  # where the processor has instructions for it
+
+
 class Migration(StrEnum):
     """How parameters move to other PS."""
 
