@@ -16,6 +16,9 @@ in compiled modules.
 With `matmul_precision: bfloat16` the same products take their factors in bfloat16 and sum in float32, where
 the processor has instructions for that: that EPYC then needs .53 to .65 of the time. Parameters, updates and
 all else stay float32, as in mixed precision on a GPU (Kalamkar et al., arXiv 1905.12322).
+
+Rejected: torch.compile. What it makes calls products past these kernels: a step of Wide & Deep took 8.8 CPU
+ms instead of 5.3, of DCN v2 41 instead of 24, and compiling takes 5 CPU seconds of each worker.
 """
 
 from __future__ import annotations
