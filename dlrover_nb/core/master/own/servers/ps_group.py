@@ -300,7 +300,10 @@ def _end_pause(state: JobState, at_s: float) -> None:
     if state.fences:
         return
     state.unfinished_pauses = UnfinishedPauses()
-    match _wanted(state, at_s):
+    wanted = _wanted(state, at_s)
+    if wanted is not None:
+        state.train.reopen_step()
+    match wanted:
         case Stage.COPYING:
             is_awaited, holders = bool(state.stop_reason) or _restarts(state), None
             if _restarts(state):
