@@ -272,6 +272,13 @@ class ShardLedger:
         steps = self.queue.steps
         return None if steps is None else steps.n_done(lambda shard: self._state[shard] in {DONE, SKIPPED})
 
+    @property
+    def done_in_step(self) -> tuple[int, ...]:
+        """Shards of the step that is not complete which are DONE."""
+        steps, n_step = self.queue.steps, self.n_step
+        shards = () if steps is None or n_step is None else steps.shards(n_step)
+        return tuple(shard for shard in shards if self._state[shard] == DONE)
+
     def has_ungranted(self, step: int) -> bool:
         """Whether a shard of a step is TODO."""
         steps = self.queue.steps
@@ -282,10 +289,7 @@ class ShardLedger:
 
         Must be called when parameters are copied or move: gradients that are kept for a step do neither.
         """
-        steps, n_step = self.queue.steps, self.n_step
-        shards = [] if steps is None or n_step is None else steps.shards(n_step)
-        shards = [shard for shard in shards if self._state[shard] == DONE]
-        if shards:
+        if shards := self.done_in_step:
             self.changes.note("reopen_step")
         for shard in shards:
             self._state[shard] = TODO

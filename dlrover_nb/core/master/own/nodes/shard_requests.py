@@ -137,6 +137,7 @@ def is_calm(state: JobState, node: Node) -> bool:
     """
     is_steady = state.stage is Stage.SERVING and state.steady_since_s is not None and state.change is None
     is_there = state.roster.get(node.id) is node
+    is_steady = is_steady and not state.waits_for_step
     return is_steady and is_there and not any(each.finished for each in evaluation.ledgers(state))
 
 
@@ -228,7 +229,7 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
 def open_step(state: JobState) -> None:
     """Tell the workers when another step is complete, so that they compute the next one."""
     n_step = state.train.n_step
-    if n_step is None or n_step == state.n_step_told:
+    if n_step is None or n_step == state.n_step_told or state.stage is not Stage.SERVING:
         return
     state.n_step_told = n_step
     for node in state.roster.workers:
