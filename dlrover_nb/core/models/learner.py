@@ -116,6 +116,10 @@ class Learner:
         """Whether batches are computed on a GPU."""
         return self._device.type == "cuda"
 
+    def reseed(self, seed: int, number: int) -> None:
+        """Let what torch draws from now on, as in a dropout, follow from a seed and the number of a batch."""
+        torch.manual_seed(int(np.random.SeedSequence([abs(seed), number]).generate_state(1, np.uint64)[0]))
+
     def step(self, rows: Floats, inverse: Ids, dense: Floats, labels: Floats) -> Gradients:
         """Return loss and row gradients of one batch; `gradients` holds the dense ones afterwards.
 

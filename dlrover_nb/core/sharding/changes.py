@@ -28,7 +28,7 @@ def apply_changes(ledger: ShardLedger, data: bytes) -> None:
             raise CheckpointError(f"expected a change of the ledger, got {line[:80]!r}: {error}") from error
 
 
-def _apply(ledger: ShardLedger, words: list[str]) -> None:  # noqa: C901 - one flat branch per call
+def _apply(ledger: ShardLedger, words: list[str]) -> None:  # noqa: C901, PLR0912 - one flat branch per call
     match words:
         case ["grant", owner, most]:
             ledger.grant(owner, most_batches=int(most) or None)
@@ -46,6 +46,8 @@ def _apply(ledger: ShardLedger, words: list[str]) -> None:  # noqa: C901 - one f
             ledger.retry(int(shard))
         case ["skip", shard]:
             ledger.skip(int(shard))
+        case ["reopen_step"]:
+            ledger.reopen_step()
         case ["close"]:
             ledger.close()
         case ["close_at", row]:

@@ -35,6 +35,7 @@ from dlrover_nb.core.sharding.states import (
     state_at,
     states_of,
 )
+from dlrover_nb.core.sharding.steps import Steps
 from dlrover_nb.core.structs.training.shards import Lease, Purpose, QuarantinedShard, Shard, ShardCounts
 
 if TYPE_CHECKING:
@@ -53,11 +54,17 @@ class ShardQueue:
     epoch, place
         Position of the next grant.
     returned
-        Returned shards, which are granted first.
+        Returned shards, which are granted first; those of earlier steps before others.
+
+    Attributes
+    ----------
+    steps
+        Which shards make which step; None: steps do not follow shards.
     """
 
     def __init__(self, split: Split, epoch: int = 0, place: int = 0, returned: Iterable[int] = ()) -> None:
         self._split = split
+        self.steps = None if split.step_shards is None else Steps(split)
         self.epoch, self.place = epoch, place
         self.returned = deque(returned)
         self._order: Sequence[int] = self._order_of(epoch)
@@ -65,12 +72,15 @@ class ShardQueue:
     @property
     def next_returned(self) -> int | None:
         """The returned shard that is granted next; None: none was returned."""
+        if self.steps is not None and self.returned:
+            return min(self.returned, key=self.steps.unit_number)
         return self.returned[0] if self.returned else None
 
     def pop(self, state: bytearray) -> int | None:
         """Remove and return the next shard that is TODO or new to `state`; None without one."""
-        if self.returned:
-            return self.returned.popleft()
+        if (shard := self.next_returned) is not None:
+            self.returned.remove(shard)
+            return shard
         while True:
             while self.place < len(self._order):
                 shard = self._order[self.place]
@@ -251,7 +261,43 @@ class ShardLedger:
     def _held(self, shard: int) -> Shard:
         hold, place = self._holds[shard], self.split.place(shard)
         lease = Lease(self.split.purpose, shard, hold.grant)
-        return Shard(lease, *place, self._rows.of(shard), hold.until if hold.is_piece else None)
+        unit = None if (steps := self.queue.steps) is None else steps.unit(shard)
+        return Shard(lease, *place, self._rows.of(shard), hold.until if hold.is_piece else None, unit)
+
+    # steps of deterministic training
+
+    @property
+    def n_step(self) -> int | None:
+        """Steps all of whose shards are DONE or skipped; None: steps do not follow shards."""
+        steps = self.queue.steps
+        return None if steps is None else steps.n_done(lambda shard: self._state[shard] in {DONE, SKIPPED})
+
+    @property
+    def done_in_step(self) -> tuple[int, ...]:
+        """Shards of the step that is not complete which are DONE."""
+        steps, n_step = self.queue.steps, self.n_step
+        shards = () if steps is None or n_step is None else steps.shards(n_step)
+        return tuple(shard for shard in shards if self._state[shard] == DONE)
+
+    def has_ungranted(self, step: int) -> bool:
+        """Whether a shard of a step is TODO."""
+        steps = self.queue.steps
+        return steps is not None and any(self._state[shard] == TODO for shard in steps.shards(step))
+
+    def reopen_step(self) -> int:
+        """Take back what is DONE of the step that is not complete; return how many shards.
+
+        Must be called when parameters are copied or move: gradients that are kept for a step do neither.
+        """
+        if shards := self.done_in_step:
+            self.changes.note("reopen_step")
+        for shard in shards:
+            self._state[shard] = TODO
+            self._rows.reopen(self.split.n_row(shard))
+        self.queue.returned.extend(shards)
+        self._n_done -= len(shards)
+        self._n_returned += len(shards)
+        return len(shards)
 
     # transitions of a shard
 
@@ -319,6 +365,8 @@ class ShardLedger:
         another row of it is done.
         """
         shards = self._holds.of(owner)
+        if self.queue.steps is not None:
+            shards = tuple(sorted(shards, key=self.queue.steps.unit_number))  # it computes them in this order
         if shards:
             self.changes.note(f"release {owner} {int(killed)}")
         for shard in shards:

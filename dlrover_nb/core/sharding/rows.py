@@ -51,6 +51,10 @@ class RowsDone:
         """Count a shard of `n_row` rows that is DONE."""
         self.n_row += n_row - self.begun.pop(shard, 0)
 
+    def reopen(self, n_row: int) -> None:
+        """Count nothing of a shard of `n_row` rows any more, which was DONE."""
+        self.n_row -= n_row
+
     def forget_from(self, first: int) -> None:
         """Drop the shards from `first` on, none of which is DONE."""
         for shard in [s for s in self.begun if s >= first]:

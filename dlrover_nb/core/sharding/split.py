@@ -38,6 +38,9 @@ class Split:
         Seed of the order of grants, which differs in each pass.
     is_stream
         Whether the rows are granted in their order; also after the stream has ended.
+    step_shards
+        How many shards, one after the other in the order of grants, are the units of one step of the
+        optimizer (deterministic training); None: any gradients make a step.
     """
 
     n_sample: int | None
@@ -48,11 +51,16 @@ class Split:
     first_row: int = 0
     purpose: Purpose = Purpose.TRAIN
     is_stream: bool = False
+    step_shards: int | None = None
 
     def __post_init__(self) -> None:
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("shard_batches", self.shard_batches, 1)
         _check.at_least("n_epoch", self.n_epoch, 1)
+        if self.step_shards is not None:
+            _check.at_least("step_shards", self.step_shards, 1)
+        if self.step_shards is not None and self.is_stream:
+            raise InvalidValueError("deterministic training needs rows with an end, got a stream of rows")
         if self.n_sample is None and not self.is_stream:
             raise InvalidValueError("n_sample must be a number, got None; only a stream has no end")
         if self.is_stream and self.n_epoch > 1:

@@ -113,7 +113,7 @@ def review(
         if each.role is Role.WORKER
     )
     ps = tuple(each.node for each in times if each.role is Role.PS)
-    situation = Situation(spec.sync, workers, ps, tuning=spec.tuning.antdt)
+    situation = Situation(spec.sync, workers, ps, tuning=spec.tuning.antdt, is_fixed=spec.deterministic)
     proposed = answer(findings, situation) if workers else ()
     return Review(settings, times, findings, proposed, solution)
 

@@ -7,11 +7,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.structs import _check
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.job.tuning import AntDT
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.actions import SetSize
-    from dlrover_nb.core.structs.job.spec_choices import Sync
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.stragglers import Spread
 
@@ -141,6 +141,8 @@ class Situation:
         Cores of the PS, as far as they have reported.
     tuning
         Parameters of AntDT.
+    is_fixed
+        Whether each step has the same batches whatever the workers (deterministic training).
     """
 
     sync: Sync
@@ -154,6 +156,12 @@ class Situation:
     global_batch: int | None = None
     ps_states: tuple[PsState, ...] = ()
     tuning: AntDT = field(default_factory=AntDT)
+    is_fixed: bool = False
+
+    @property
+    def divides(self) -> bool:
+        """Whether workers share the rows of a step, so that one may have fewer of them, or be left out."""
+        return self.sync is Sync.BSP and not self.is_fixed
 
     @property
     def total(self) -> int:

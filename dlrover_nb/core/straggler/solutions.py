@@ -71,7 +71,7 @@ def nothing(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  
 def antdt_nd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
     """Answer the stragglers of a shared cluster; see above."""
     nodes = (*_restarted_workers(findings, situation), *_moved_ps(findings, situation))
-    if situation.sync is not Sync.BSP:
+    if not situation.divides:
         return nodes
     is_uneven = len({worker.samples for worker in situation.workers}) > 1 or situation.is_off
     slow = [finding for finding in findings if finding.role is Role.WORKER]
@@ -94,7 +94,7 @@ def antdt_dd(findings: Findings, situation: Situation) -> tuple[Proposed, ...]: 
     InvalidValueError
         When no mini-batches within the bounds sum to the global batch.
     """
-    if situation.sync is not Sync.BSP or not situation.measured:
+    if not situation.divides or not situation.measured:
         return ()
     groups = _kinds(situation)
     answers, refusals = [], []
@@ -174,7 +174,7 @@ def _with_devices(situation: Situation) -> tuple[WorkerState, ...]:
 
 def lb_bsp(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:  # noqa: ARG001
     """Set sizes by speeds at each decision, straggler or not (LB-BSP, a baseline)."""
-    return _adjusted(situation, "sizes follow speeds", 0.0) if situation.sync is Sync.BSP else ()
+    return _adjusted(situation, "sizes follow speeds", 0.0) if situation.divides else ()
 
 
 def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, ...]:
@@ -188,7 +188,7 @@ def backup_workers(findings: Findings, situation: Situation) -> tuple[Proposed, 
     slow = {finding.node for finding in findings if finding.role is Role.WORKER}
     most = max(int(situation.tuning.backup_share * len(situation.workers)), 1)
     n = min(len(slow), most, len(situation.workers) - 1)
-    if situation.sync is not Sync.BSP or n == situation.n_backup:
+    if not situation.divides or n == situation.n_backup:
         return ()
     if n < situation.n_backup and not _keep_up(situation):
         return ()

@@ -153,6 +153,13 @@ SUBMIT_FLAGS: FlagTable = (
         "KIND",
         "asp, bsp, ssp or gba: how workers keep together; or allreduce, without PS",
     ),
+    (
+        "--deterministic",
+        "deterministic",
+        yes_no,
+        "YES|NO",
+        "the same bits whatever happens to workers and PS; with sync bsp and global_batch",
+    ),
     ("--staleness", "staleness", whole, "N", "bound of ssp, and age from which gba counts less, in steps"),
     (
         "--learning-rate-scaling",

@@ -68,7 +68,11 @@ def test_roles_with_tf_config_are_the_jobset_of_the_same_job(job: JobSpec, plan:
     kubernetes = replace(job.kubernetes, priority_class="")
     foreign = replace(TENSORFLOW, ps=ps)
     own = {"admission": Admission.AT_ONCE, "sync": Sync.BSP, "device": Device.AUTO}  # of jobs of ours
-    own |= {"stale_steps": StaleSteps.PLAIN, "learning_rate_scaling": RateScaling.NONE}
+    own |= {
+        "stale_steps": StaleSteps.PLAIN,
+        "learning_rate_scaling": RateScaling.NONE,
+        "deterministic": False,
+    }
     job = replace(job, foreign=foreign, kubernetes=kubernetes, **own)
     runtime, train_job = _exported(job, plan)
     (jobset,) = EXPORTERS["jobset"](job, plan, TOLD, OPTIONS)

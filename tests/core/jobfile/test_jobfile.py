@@ -237,6 +237,30 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
             "name: x\nlearning_rate_scaling: linear",
             "which are the same for any number of workers in asp without a global_batch",
         ),
+        (
+            "name: x\ndeterministic: true\nglobal_batch: 1024",
+            "deterministic needs sync bsp and a model of ours, got sync asp; set sync: bsp",
+        ),
+        (
+            "name: x\nsync: bsp\ndeterministic: true",
+            "deterministic needs global_batch, the rows of one step, as a multiple of batch_size 512, got None",
+        ),
+        (
+            "name: x\nsync: bsp\ndeterministic: true\nglobal_batch: 1000",
+            "deterministic needs global_batch, the rows of one step, as a multiple of batch_size 512, got 1000",
+        ),
+        (
+            "name: x\nsync: bsp\ndeterministic: true\nglobal_batch: 512\nplan: {worker: {gpu: 1}}",
+            "deterministic computes on cores, as sums on GPUs have no fixed order, got workers with GPUs",
+        ),
+        (
+            "name: x\nsync: bsp\ndeterministic: true\nglobal_batch: 512\nearly_stopping: {metric: auc}",
+            "deterministic trains all passes, as the moment of early stopping depends on time",
+        ),
+        (
+            "name: x\nsync: bsp\ndeterministic: true\nglobal_batch: 512\nlearning_rate_scaling: linear",
+            "which are the same for any number of workers in bsp with a global_batch",
+        ),
         ("name: x\noverlap: 1", "overlap must be true or false, got 1"),
         ("name: x\nmigration: fast", "unknown migration 'fast'; choose from seamless, restart"),
         ("name: x\nmodel: {optimizer: adm}", "unknown model.optimizer 'adm'; did you mean adam?"),

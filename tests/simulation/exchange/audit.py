@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation.exchange.steps import StepAccount
 from simulation.own.audit import OwnAudit
 from simulation.promises import PromiseBrokenError
 
@@ -31,7 +32,11 @@ class ExchangeAudit(OwnAudit):
     def _check_success(self) -> None:
         world, end = self._world, self._world.now
         rows = range(world.case.n_train)
-        if missing := [row for row in rows if not world.account.applied[row]]:
+        if isinstance(world.account, StepAccount):
+            if world.account.n_step_seen + 1 != len(world.account.after):
+                words = f"{world.account.n_step_seen} of {len(world.account.after) - 1} steps were saved last"
+                raise PromiseBrokenError("steps are missing", words)
+        elif missing := [row for row in rows if not world.account.applied[row]]:
             raise PromiseBrokenError("rows are missing", f"{len(missing)} rows, as {missing[0]}")
         if end.train.n_sample_done != len(rows):
             raise PromiseBrokenError("the count is wrong", f"{end.train} of {len(rows)} rows")

@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 from simulation.exchange.network import PlayedContext
+from simulation.exchange.steps import gradients as step_gradients
 from simulation.promises import PromiseBrokenError
 from simulation.tasks import LONGEST_S
 
@@ -169,6 +170,9 @@ class PlayedModel:
         self.gradients = np.zeros(N_DENSE, np.float32)
         self.parameter_gradients = self.gradients
 
+    def reseed(self, _seed: int, _number: int) -> None:
+        """Do nothing: it draws nothing."""
+
     def step(self, rows: Floats, inverse: Floats, dense: Floats, _labels: Floats) -> Gradients:
         world, account = self._world, self._world.account
         world.tasks.sleep(BATCH_S * world.slow.get(self._node.id, 1.0))
@@ -176,6 +180,9 @@ class PlayedModel:
         ids[inverse] = table_rows(dense[:, 0].astype(np.int64), world.n_row).ravel()
         account.look_up(self._node.id, ids, rows)
         mark = account.compute(self._node.id, dense[:, 0].astype(int).tolist(), ids)
+        if world.job.deterministic:
+            of_rows, self.gradients[:] = step_gradients(ids, rows, self.values)
+            return Gradients(float(mark), of_rows)
         gradients = np.ones_like(rows)
         gradients[:, 1] = mark / account.MARKS
         self.gradients[:] = mark / account.MARKS
@@ -194,7 +201,9 @@ def table_rows(rows: Floats, n_row: int) -> Floats:
     return np.stack([rows, n_row + rows % N_COMMON], axis=1)
 
 
-def _reader(n_row: int) -> Any:
+def reader_of(n_row: int) -> Any:
+    """Return what reads rows of data whose row i has the number i, an id of its own, and one of few."""
+
     def read(start: int, stop: int) -> Batch:
         rows = np.arange(start, stop)
         return Batch(table_rows(rows, n_row), rows[:, None].astype(np.float32), (rows % 2).astype(np.float32))
@@ -249,7 +258,7 @@ class RealNode:
             self.serving, self.migration = parts
             return server
         config, account = self.config, self._world.account
-        reader = SimpleNamespace(read=_reader(self._world.n_row))
+        reader = SimpleNamespace(read=reader_of(self._world.n_row))
         model = PlayedModel(self._world, self._node)
         with mock.patch.object(trainers, "Learner", return_value=model):
             trainer = trainers.Trainer(

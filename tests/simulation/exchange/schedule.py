@@ -98,6 +98,8 @@ def scenario(seed: int) -> ExchangeScenario:
     ways = Ways(rng.choice(shares), rng.choice(shares), rng.choice(shares), rng.random() < 0.5)
     events = drawn(rng, KINDS, limit_s=min(fields["heartbeat_timeout_s"], 10.0), span_s=SPAN_S)
     listen = rng.choice(["ipc", "ipc", "tcp://10.0.0.1"])
+    if fields["sync"] is Sync.BSP and rng.random() < 0.6:
+        fields |= {"deterministic": True, "global_batch": rng.choice([10, 20, 30, 50])}
     return ExchangeScenario(
         seed, events, rng.randrange(80, 300), fields, ways, listen, listen == "ipc" and rng.random() < 0.5
     )

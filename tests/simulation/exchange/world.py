@@ -15,7 +15,8 @@ import numpy as np
 import zmq
 from simulation.exchange.account import Account
 from simulation.exchange.network import Network
-from simulation.exchange.nodes import N_COMMON, N_DENSE, RealNode
+from simulation.exchange.nodes import N_COMMON, N_DENSE, RealNode, reader_of
+from simulation.exchange.steps import StepAccount, states
 from simulation.exchange.threads import played_threads
 from simulation.own.backends import RuledBackend
 from simulation.own.world import OwnWorld
@@ -59,6 +60,11 @@ class ExchangeWorld(OwnWorld):
         sync = self.job.sync
         kind = {"is_weighted": sync in {Sync.BSP, Sync.GBA}, "is_gathered": sync is Sync.GBA}
         self.account = Account(first, N_DENSE, self._is_lost, self.n_row, **kind)
+        if self.job.deterministic:
+            whole = states(self.job, rows, self._new_store(), N_DENSE, reader_of(self.n_row))
+            self.account = StepAccount(
+                first, N_DENSE, self._is_lost, self.n_row, is_gathered=True, after=list(whole)
+            )
         self._served: dict[str, int] = {}  # epoch of each server when it got its last order
         self._played = ExitStack()
         self._played.enter_context(played_threads(self))
@@ -172,6 +178,8 @@ class ExchangeWorld(OwnWorld):
             return
         numbers, values = self._held(migration)
         self.account.look(node.id, self._served[node.id], numbers, values)
+        if isinstance(self.account, StepAccount):
+            self.account.check_step(node.id, order.n_step, numbers, values)
         self.account.settle(node.id, numbers.tolist())
         if isinstance(order, m.Save):
             self.account.copy(order.checkpoint, numbers.tolist())

@@ -92,6 +92,7 @@ def check_action(decision: Decision, now: MitigationContext) -> None:
             "be adjusted, and their workers restarted"
         )
     _check_free(now)
+    _check_batches(decision.action.action, now)
     _check_possible(decision.action.action, now)
 
 
@@ -106,6 +107,15 @@ def _check_free(now: MitigationContext) -> None:
         raise StaleDecisionError(
             f"job {now.spec.name} is still busy with {now.running.id} ({now.running.words}); "
             "try again once that has ended"
+        )
+
+
+def _check_batches(action: Action, now: MitigationContext) -> None:
+    """Refuse what would change the batches of a step, where each step has those that the job says."""
+    if now.spec.deterministic and isinstance(action, AdjustBatches | BackupWorkers):
+        raise InvalidValueError(
+            f"deterministic must be false to {action.words}, as each step has the same batches then; "
+            "give slow nodes more cores, replace them, or submit the job without deterministic"
         )
 
 

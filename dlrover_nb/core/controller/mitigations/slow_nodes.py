@@ -229,6 +229,7 @@ class SlowNodes:
             spread=self._monitor.spread(at_s),
             global_batch=self._global_batch(len(workers)),
             tuning=self._spec.tuning.antdt,
+            is_fixed=self._spec.deterministic,
         )
 
     @property

@@ -87,6 +87,7 @@ def apply_choice(state: JobState, choice: UserChoice, at_s: float) -> None:
 
 def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
     sizes = dict(choice.sizes)
+    batch_sizes.check_may_differ(state)
     _check(state, sizes)
     text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
     state.note(f"{choice.by} sets batch sizes: {text}" + (f": {choice.why}" if choice.why else ""), at_s)
@@ -426,6 +427,7 @@ class JobMaster:
     # reconcile
 
     def _take_orders(self) -> tuple[Order, ...]:
+        shard_requests.open_step(self._state)
         orders, self._state.orders = tuple(self._state.orders), []
         return orders
 

@@ -135,6 +135,7 @@ class PsLink:
     def exchange(self, request: Exchange, parts: Parts) -> SentRequest:
         """Return what to send for an exchange: no round, nor what is packed or in no slab, is rung for."""
         is_plain = request.answer_at != NO_SLAB and request.done is None and request.form is None
+        is_plain = is_plain and request.n_step is None
         if not (is_plain and self.slab.has_bell):
             return encode(request, parts)
         return rung_request(request, [part for part in parts if isinstance(part, SharedArray)])

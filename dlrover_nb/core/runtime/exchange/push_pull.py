@@ -25,7 +25,7 @@ worker names it (`OfferSlab`), the PS maps it (`SlabTaken`), and later messages 
 `Exchange` without a round and its `Exchanged` are no messages then where a bell carries them (`slab.bell`).
 
 Where PS gather gradients into global batches (GBA, module `gathering`), an `Exchange` says of how many rows
-its gradients are the mean.
+its gradients are the mean. In deterministic training it says of which unit they are (module `ordered_steps`).
 
 In synchronous training (BSP, SSP) a worker also talks to the coordinator, the PS of index 0 (module
 `round_barrier`): it sends `Join`, `Arrive` in each round and `Leave`, and receives `Proceed` when it may go
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.job.exchange_spec import Encryption, Precision
+from dlrover_nb.core.structs.training.shards import Unit  # noqa: TC001 - decoded by its annotations
 
 NO_SLAB = -1
 
@@ -122,6 +123,21 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitGradients:
+    """Whose gradients an `Exchange` brings in deterministic training: those of a unit of `n_row` rows.
+
+    A unit that `is_skipped`, as its gradients cannot be used, brings none and counts as there.
+    """
+
+    unit: Unit
+    n_row: int
+    is_skipped: bool = False
+
+    def __post_init__(self) -> None:
+        _check.at_least("n_row", self.n_row, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Worker to PS: apply these gradients, then return the requested rows and the dense slice.
 
@@ -130,6 +146,9 @@ class Exchange:
     applied with `rate` times the learning rate. `n_row` are the rows of their batch, where the PS gather
     them; 0: it does not, or there are none. `answer_at` is the place in the slab where rows and, after them,
     the dense slice go; `NO_SLAB`: into frames. `form` is None where nothing is packed.
+
+    In deterministic training the gradients are those of a unit, which the PS keep until its step is complete
+    (`part`; None: there are none), and what is read has exactly the first `n_step` steps.
     """
 
     ps_epoch: int
@@ -139,6 +158,8 @@ class Exchange:
     answer_at: int = NO_SLAB
     form: Form | None = None
     n_row: int = 0
+    n_step: int | None = None
+    part: UnitGradients | None = None
 
     def __post_init__(self) -> None:
         _check.above_zero("rate", self.rate)

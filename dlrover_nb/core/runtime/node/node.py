@@ -110,6 +110,8 @@ def run(
     """
     for name, value in thread_variables(config.cpu).items():
         os.environ.setdefault(name, value)
+    if config.spec.deterministic:
+        os.environ.setdefault("MKL_CBWR", "AUTO")  # the same bits wherever in memory a matrix lies
     keep_freed(config.role)
     clock = SystemClock()
     accounting = TimeAccounting(clock, memory or own_memory)
@@ -175,12 +177,15 @@ def _serve_worker(
     from dlrover_nb.core.runtime.worker.trainer import Trainer  # noqa: PLC0415 - the same
     from dlrover_nb.core.runtime.worker.worker import Worker  # noqa: PLC0415 - nor pandas
 
+    def n_thread(cpu: float) -> int:
+        return 1 if config.spec.deterministic else thread_count(cpu)  # sums follow the number of threads
+
     def apply(cpu: float, memory_mib: int) -> Enforced:
-        set_threads(thread_count(cpu))
+        set_threads(n_thread(cpu))
         return limit.apply(cpu, memory_mib)
 
     agent.apply_limits = apply
-    set_threads(thread_count(config.cpu))
+    set_threads(n_thread(config.cpu))
     folder = Path(config.folder)
     reader = ShardReader(config.spec.data, config.features, folder=folder)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)

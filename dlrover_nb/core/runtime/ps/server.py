@@ -352,7 +352,7 @@ class ParameterServer:
         if self._migration.has_ended(end.move):  # a restarted master repeats the order
             self._agent.send(Loaded(self._name, end.move))
             return
-        self._serving.settle()
+        self._serving.settle(end.n_step)
         self._serving.close()  # no request may change rows that are being sent
         self._migration.end(end, time.monotonic())
 
@@ -413,7 +413,7 @@ class ParameterServer:
             self._refuse(saved, _NOTHING_TO_SAVE)
             return
         self._migration.stay()
-        self._serving.settle()
+        self._serving.settle(save.n_step)
         is_large = store.n_byte > _COPY_AT_ONCE_BYTES
         if is_large and self._begin_copy(save, store, saved):
             self._agent.send(Cut(self._name, save.checkpoint))

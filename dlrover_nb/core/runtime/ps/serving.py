@@ -11,7 +11,8 @@ parameters are written there. Then it rings for most of its exchanges, and the c
 that are plain while this thread waits (`kernels.bell_requests`); the same code as for messages serves the
 rest.
 
-In GBA gradients are gathered into global batches (`gathering`), which is never plain to the kernel.
+In GBA gradients are gathered into global batches (`gathering`), which is never plain to the kernel. In
+deterministic training they are kept until all of their step are there (`ordered_steps`).
 
 In BSP gradients are kept until their round has ended (`gradient_rounds`). On the PS of index 0
 `round_barrier` decides which workers may continue; a waiting worker is answered when a message of another one
@@ -65,6 +66,7 @@ from dlrover_nb.core.runtime.exchange.wire import encode, n_byte
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.gathering import Gathering
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
+from dlrover_nb.core.runtime.ps.ordered_steps import OrderedSteps
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
@@ -203,7 +205,7 @@ class Serving:
         self.take_chunk: Callable[[MoveChunk, StorePart], ChunkTaken] = _take_nothing
         self._rounds, self._barrier = Rounds(), RoundBarrier(spec.sync, spec.staleness)
         self.ages = UpdateAges(spec)
-        self._gathering: Gathering | None = None
+        self._gathering: Gathering | OrderedSteps | None = None
         self._asked: dict[str, tuple[bytes, int]] = {}  # last request of each worker to the barrier
         self._forgotten: set[str] = set()  # workers that were given up; their names are not used again
 
@@ -220,19 +222,25 @@ class Serving:
         self._rounds, self._barrier = Rounds(), RoundBarrier(self._spec.sync, self._spec.staleness)
         self._asked = {}
         self.ages.begin(self._slabs.bells.values())
-        is_gathering = self._spec.sync is Sync.GBA
-        self._gathering = Gathering(self._spec, self.ages, store) if is_gathering else None
+        self._gathering = None
+        if self._spec.sync is Sync.GBA:
+            self._gathering = Gathering(self._spec, self.ages, store)
+        elif self._spec.deterministic:
+            self._gathering = OrderedSteps(self.ages, store)
 
     def close(self) -> None:
         """Stop serving and release the store."""
         self.store, self.epoch, self._gathering = None, NO_EPOCH, None
 
-    def settle(self) -> None:
+    def settle(self, n_step: int | None = None) -> None:
         """Apply all gradients that workers believe to be applied: before the store is copied or moves.
 
-        All workers are paused then, so no gradients come between this and what it is done for.
+        All workers are paused then, so no gradients come between this and what it is done for. In
+        deterministic training these are the gradients of the first `n_step` steps.
         """
-        if self._gathering is not None:
+        if isinstance(self._gathering, OrderedSteps):
+            self._gathering.settle(n_step)
+        elif self._gathering is not None:
             self._gathering.settle()
 
     def serve(self) -> None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store.batches import PreparedBatch
 
     Floats = NDArray[np.float32]
+    Ids = NDArray[np.int64]
 
 LARGEST_NORM = 1e15  # its square leaves room in a float32 for sums over 10^8 steps
 MOST_TIMES_USUAL = 1e3  # batches of real click logs differ 50-fold, even those of four rows
@@ -85,7 +86,7 @@ class UsualNorm:
         return usual if norm > MOST_TIMES_USUAL * usual else None
 
 
-def unusable(
+def unusable(  # noqa: PLR0913 - all but three by keyword
     loss: float,
     rows: Floats,
     dense: Floats,
@@ -93,6 +94,7 @@ def unusable(
     clip_norm: float | None,
     usual: UsualNorm,
     of_parts: Callable[[], Sequence[float]],
+    order: Ids | None = None,
 ) -> str:
     """Return why a batch must be skipped; empty: it need not be, and its gradients are clipped.
 
@@ -108,10 +110,12 @@ def unusable(
         The norm of other batches; learns from this one where it is used.
     of_parts
         Returns the norms of parts of the batch, see `UsualNorm.when_exceeded`.
+    order
+        In which the squares of rows are summed, see `ordered_norm`; None: in any.
     """
     if not math.isfinite(loss):
         return f"its loss is {loss}"
-    norm = norm_of(rows, dense)
+    norm = norm_of(rows, dense) if order is None else ordered_norm(rows, dense, order)
     if not math.isfinite(norm):
         return "its gradients are not finite"
     if clip_norm is not None and norm > clip_norm:
@@ -140,10 +144,14 @@ class BatchCheck:
         Holds the dense gradients and averages of the batch that was computed last.
     clip_norm
         As of `unusable`.
+    is_deterministic
+        Whether the answer, and what is clipped, may depend on the batch alone: then it is compared with parts
+        of itself, as others are computed elsewhere, and on any number of PS to the same bits.
     """
 
-    def __init__(self, learner: Learner, clip_norm: float | None) -> None:
+    def __init__(self, learner: Learner, clip_norm: float | None, *, is_deterministic: bool = False) -> None:
         self._learner, self._clip_norm, self._usual = learner, clip_norm, UsualNorm()
+        self._is_deterministic = is_deterministic
 
     def why_unusable(self, batch: PreparedBatch, rows: Floats, gradients: Gradients) -> str:
         """Return why the batch must be skipped; else its gradients are clipped (`unusable`).
@@ -152,17 +160,21 @@ class BatchCheck:
         """
         if math.isfinite(gradients.loss) and not np.isfinite(self._learner.shares).all():
             return "its mean or variance in a batch normalization is not finite"
+        order = np.argsort(batch.rows) if self._is_deterministic else None
         return unusable(
             gradients.loss,
             gradients.rows,
             self._learner.parameter_gradients,
             clip_norm=self._clip_norm,
-            usual=self._usual,
-            of_parts=partial(part_norms, self._learner, rows, batch),
+            usual=self._usual if order is None else UsualNorm(),
+            of_parts=partial(part_norms, self._learner, rows, batch, order=order),
+            order=order,
         )
 
 
-def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[float]:
+def part_norms(
+    learner: Learner, rows: Floats, batch: PreparedBatch, *, order: Ids | None = None
+) -> list[float]:
     """Return the norms of the gradients of parts of a batch; none where it has too few rows for parts.
 
     The gradients that the learner holds are as before.
@@ -171,6 +183,8 @@ def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[flo
     ----------
     rows
         Values of the distinct rows of the batch, [u, row_width].
+    order
+        As of `unusable`.
     """
     n_row = len(batch.labels)
     n_part = min(N_PARTS, n_row // LEAST_PART_ROWS)
@@ -181,7 +195,8 @@ def part_norms(learner: Learner, rows: Floats, batch: PreparedBatch) -> list[flo
     for start, stop in pairwise(ends):
         inverse = batch.inverse[start * n_id : stop * n_id]
         part = learner.step(rows, inverse, batch.dense[start:stop], batch.labels[start:stop])
-        norms.append(norm_of(part.rows, learner.parameter_gradients))
+        dense = learner.parameter_gradients
+        norms.append(norm_of(part.rows, dense) if order is None else ordered_norm(part.rows, dense, order))
     learner.gradients[:] = before
     return [norm for norm in norms if math.isfinite(norm)]
 
@@ -194,6 +209,16 @@ def norm_of(*gradients: Floats) -> float:
         return math.sqrt(squares)
     wide = (each.ravel().astype(np.float64) for each in gradients)  # a square may overflow in 32 bits
     return math.sqrt(sum(float(np.dot(each, each)) for each in wide))
+
+
+def ordered_norm(rows: Floats, dense: Floats, order: Ids) -> float:
+    """Return the norm of rows [u, width], taken in an order [u], and dense gradients; as `norm_of`.
+
+    Rows of a batch are grouped by the PS that hold them, and a sum of floats follows the order of its terms.
+    The products of BLAS may follow the number of its threads too: numpy's sums do not.
+    """
+    wide = (each.astype(np.float64) for each in (rows[order].ravel(), dense))
+    return math.sqrt(sum(float(np.square(each).sum()) for each in wide))
 
 
 def check_finite(averages: Floats) -> None:

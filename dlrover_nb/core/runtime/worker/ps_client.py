@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from dlrover_nb.core.runtime.exchange.push_pull import (
     Probed,
     Proceed,
     StaleEpoch,
+    UnitGradients,
     exchange_cost,
 )
 from dlrover_nb.core.runtime.exchange.shared_block import aligned, carried_bytes
@@ -236,13 +238,12 @@ class PsClient:
             arrays = [*gradients, pull_rows]
             parts, answer_at = self._links[i].share(arrays, self._answer_bytes(i, len(pull_rows)))
             self._forms[i] = form if answer_at == NO_SLAB else None
-            n_row = self._n_gathered(push)
-            exchange = Exchange(self._epoch, self._step, done, rate, answer_at, form, n_row)
+            exchange = self._marked(Exchange(self._epoch, self._step, done, rate, answer_at, form), push)
             self._send(i, Exchanged, self._links[i].exchange(exchange, parts), parts)
 
-    def _n_gathered(self, push: Push | None) -> int:  # noqa: ARG002 - of `GbaClient`
-        """Return the rows of the batch of gradients that PS gather; 0: they apply them, or there are none."""
-        return 0
+    def _marked(self, exchange: Exchange, push: Push | None) -> Exchange:  # noqa: ARG002 - here none
+        """Return the exchange with what PS have to know of gradients that they do not apply at once."""
+        return exchange
 
     def _packed(self, i: int, gradients: Arrays, *, is_last: bool) -> tuple[Arrays, Form | None]:
         """Return gradients as they travel to PS i, and their form; None: they are not packed."""
@@ -348,8 +349,26 @@ class PsClient:
 class GbaClient(PsClient):
     """A client whose gradients PS gather into global batches."""
 
-    def _n_gathered(self, push: Push | None) -> int:
-        return 0 if push is None or push.refusal is not None else len(push.batch.labels)
+    def _marked(self, exchange: Exchange, push: Push | None) -> Exchange:
+        n_row = 0 if push is None or push.refusal is not None else len(push.batch.labels)
+        return replace(exchange, n_row=n_row)
+
+
+class StepClient(PsClient):
+    """A client in deterministic training: PS keep gradients by unit, and answer from a complete step.
+
+    `n_step` returns how many steps the master has called complete.
+    """
+
+    def __init__(self, *args: Any, n_step: Callable[[], int], **more: Any) -> None:  # noqa: ANN401 - as `PsClient`
+        super().__init__(*args, **more)
+        self._n_step = n_step
+
+    def _marked(self, exchange: Exchange, push: Push | None) -> Exchange:
+        part = None
+        if push is not None and push.unit is not None:
+            part = UnitGradients(push.unit, len(push.batch.labels), push.refusal is not None)
+        return replace(exchange, n_step=self._n_step(), part=part)
 
 
 def _part(batch: PreparedBatch, i: int) -> slice:

@@ -9,6 +9,10 @@ thread when the shard is used.
 What was done in the last shards is known for some time after they were let go, as the message that said so
 may be lost with a connection. A master lets a worker hold at most `MOST_HELD`, so no more than those can be
 news to it; as many again may be of grants that it took back meanwhile.
+
+In deterministic training a shard is one unit of a step, and is taken only when all earlier steps are
+complete. So a worker may hold one that waits for its step, beside those that it computes, and asks for
+another whenever it has nothing to compute: what a lost worker leaves of the step is what all wait for.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ class ShardPrefetcher:
         self._works: deque[ShardWork] = deque()
         self._coming: deque[tuple[Shard, Future[Batch]]] = deque()
         self.is_closing = False  # no new shard is begun
+        self.n_step: int | None = None  # steps that are complete, in deterministic training
         self.ended: deque[tuple[Lease, int]] = deque()  # shards that a stream ended in, and their rows
         self._released: deque[ShardProgress] = deque(maxlen=2 * MOST_HELD)
 
@@ -78,7 +83,12 @@ class ShardPrefetcher:
     def is_reading(self) -> bool:
         """Whether the next shard is granted but not read yet."""
         self._collect()
-        return not self._works and bool(self._coming)
+        return bool(self._coming) and (not self._works or self.waits_for_step)
+
+    @property
+    def waits_for_step(self) -> bool:
+        """Whether all that it has read is of later steps than the open one."""
+        return bool(self._works) and not any(map(self._is_due, self._works))
 
     @property
     def is_ready(self) -> bool:
@@ -96,6 +106,9 @@ class ShardPrefetcher:
         """Whether another shard should be requested."""
         if not self._works and not self._coming:
             return True
+        if self._has_units:
+            unread = (shard for shard, _ in self._coming)
+            return not any(self._is_open(each) for each in unread) and self._next_work() is None
         if len(self._works) + len(self._coming) >= MOST_HELD or not self._works:
             return False
         work = self._works[0]
@@ -172,10 +185,22 @@ class ShardPrefetcher:
 
     def _next_work(self) -> ShardWork | None:
         """Return the first shard with rows to take; while closing, only one that is begun."""
-        work = next((work for work in self._works if work.n_row_left), None)
+        work = next((work for work in self._works if work.n_row_left and self._is_due(work)), None)
         if work is None or (self.is_closing and work.n_row_taken == _first(work)):
             return None
         return work
+
+    @property
+    def _has_units(self) -> bool:
+        shards = (*(work.shard for work in self._works), *(shard for shard, _ in self._coming))
+        return any(each.unit is not None for each in shards)
+
+    def _is_open(self, shard: Shard) -> bool:
+        """Whether a shard may be computed now: it is of the open step, or steps do not follow shards."""
+        return shard.unit is None or shard.unit.step == self.n_step
+
+    def _is_due(self, work: ShardWork) -> bool:
+        return self._is_open(work.shard)
 
 
 def _read_all(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
-    from dlrover_nb.core.structs.training.shards import SkippedBatch
+    from dlrover_nb.core.structs.training.shards import SkippedBatch, Unit
 
     Floats = NDArray[np.float32]
 
@@ -79,6 +79,7 @@ class Push:
     loss: float
     refusal: Refusal | None = None  # None: they can be used
     rate: float = 1.0  # factor of the learning rate
+    unit: Unit | None = None  # in which step they are summed, in deterministic training
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ class Trainer:
         self._n_late = 0  # batches in a row that came too late
         self.rate = 1.0
         self.between: Callable[[], None] = _nothing
-        self.must_measure = spec.sync is Sync.BSP and spec.stragglers in MEASURES
+        is_measured = spec.sync is Sync.BSP and not spec.deterministic
+        self.must_measure, self._seed = is_measured and spec.stragglers in MEASURES, spec.seed
         self.batch_cost: BatchCost | None = None
         self.memory_mib: Callable[[], float] = lambda: spec.plan.worker.memory_mib
         self._is_warm = False
@@ -209,7 +211,7 @@ class Trainer:
         self.learner = Learner(
             spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder, device=device
         )
-        self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
+        self._check = BatchCheck(self.learner, spec.gradient_clip_norm, is_deterministic=spec.deterministic)
         # One gradient may travel while the next one is computed.
         self._spare = [np.empty_like(self.learner.gradients) for _ in range(2 * self._overlap)]
 
@@ -287,17 +289,19 @@ class Trainer:
         return done
 
     def _learn(self, task: TakenBatch, rows: Floats) -> Push:
-        batch = task.batch
+        batch, unit = task.batch, task.work.shard.unit
+        if unit is not None:
+            self.learner.reseed(self._seed, unit.number)
         gradients = self._step(task, rows)
         dense = self.learner.gradients
         if why := self._check.why_unusable(batch, rows, gradients):
             is_broken = ~np.isfinite(self.learner.logits(rows, batch.inverse, batch.dense))
-            return Push(batch, gradients.rows, dense, gradients.loss, Refusal(why, is_broken))
+            return Push(batch, gradients.rows, dense, gradients.loss, Refusal(why, is_broken), unit=unit)
         if self._overlap:
             self._spare.reverse()
             dense = self._spare[0]
             dense[:] = self.learner.gradients
-        return Push(batch, gradients.rows, dense, gradients.loss, rate=self.rate)
+        return Push(batch, gradients.rows, dense, gradients.loss, rate=self.rate, unit=unit)
 
     def _step(self, task: TakenBatch, rows: Floats) -> Gradients:
         """Compute one batch; the first one in a thread, so that heartbeats go on."""

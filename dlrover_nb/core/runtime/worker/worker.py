@@ -38,6 +38,7 @@ from dlrover_nb.core.runtime.worker.ps_client import (
     GbaClient,
     Pending,
     PsClient,
+    StepClient,
 )
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
@@ -56,6 +57,7 @@ from dlrover_nb.core.structs.wire.messages import (
     Report,
     ShardAsked,
     ShardFinished,
+    StepOpened,
     Stop,
     StreamEnded,
     ToNode,
@@ -89,7 +91,7 @@ class Orders:
 
     `train` is the latest order to train, `obeyed` the one in force. `must_drop` is set by an order that makes
     the current shards void, until they are dropped. `ask_at_s` is when to request a shard if none arrives
-    before.
+    before. `n_step` are the steps that are complete, in deterministic training; None: it is not known.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -103,6 +105,7 @@ class Orders:
         self.granted: deque[Shard] = deque()
         self.ask_at_s = 0.0
         self.has_nothing = False  # the answer to the last request was NoShard
+        self.n_step: int | None = None
 
     @property
     def pending(self) -> Pending:
@@ -122,10 +125,12 @@ class Orders:
                 self.pause = order
             case Granted(shard=shard):
                 self.granted.append(shard)
-                self.has_nothing, self.ask_at_s = False, 0.0
+                self.has_nothing, self.ask_at_s, self.n_step = False, 0.0, order.n_step
             case NoShard(wait_s=wait_s):
                 self.ask_at_s = self._clock.now_s() + wait_s
-                self.has_nothing = True
+                self.has_nothing, self.n_step = True, order.n_step
+            case StepOpened(n_step=n_step):
+                self.n_step, self.ask_at_s = n_step, 0.0
             case Drain(at_once=at_once):
                 self.drained = True
                 self.leaves_at_once |= at_once
@@ -137,7 +142,7 @@ class Orders:
     def _note_train(self, train: Train) -> None:
         self.train, self.pause = train, None
         if train.drop_shard:
-            self.must_drop = True
+            self.must_drop, self.n_step = True, None
             self.granted.clear()
             self.ask_at_s = 0.0
 
@@ -272,7 +277,7 @@ class Worker:
     def _update_shards(self) -> float:
         """Start to read granted shards and request one when due; return how long to wait afterwards."""
         orders, prefetcher = self._orders, self._prefetcher
-        prefetcher.is_closing = orders.drained
+        prefetcher.is_closing, prefetcher.n_step = orders.drained, orders.n_step
         while orders.granted and not orders.must_drop:
             prefetcher.add(orders.granted.popleft())
         is_reading = prefetcher.is_reading
@@ -300,7 +305,10 @@ class Worker:
             return
         self._check_reading()
         is_asking = self._client is not None and not self._orders.has_nothing
-        self._accounting.switch(Part.DATA if is_asking else Part.IDLE)
+        if self._prefetcher.waits_for_step:
+            self._accounting.switch(Part.PEERS)
+        else:
+            self._accounting.switch(Part.DATA if is_asking else Part.IDLE)
         ready = self._agent.wait(timeout_s)
         if self._client is not None:  # what is left unread would end each wait at once
             self._client.read(ready)
@@ -387,6 +395,8 @@ class Worker:
         kind: Callable[..., PsClient] = PsClient
         if self._config.spec.sync is Sync.GBA:
             kind = GbaClient
+        elif self._config.spec.deterministic:
+            kind = partial(StepClient, n_step=lambda: self._orders.n_step or 0)
         elif self._config.spec.sync.waits:
             synchronous = BspClient if self._config.spec.sync is Sync.BSP else SspClient
             kind = partial(synchronous, worker=self._config.node)

@@ -30,6 +30,7 @@ from dlrover_nb.core.structs.job.spec_choices import (
     Sync,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
+from dlrover_nb.core.structs.job.step_rules import check_deterministic, check_rate_scaling, check_stale_steps
 from dlrover_nb.core.structs.job.tuning import JobTuning
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable
@@ -295,25 +296,15 @@ _ABOVE_ZERO = (
 
 
 def _check_steps(spec: JobSpec) -> None:
-    """Refuse steps that follow an age which there is not."""
-    if spec.stale_steps is StaleSteps.NORMALISED and spec.sync not in {Sync.ASP, Sync.SSP}:
-        raise InvalidValueError(
-            f"stale_steps normalised is for sync asp or ssp, got {spec.sync}, where no gradient is a step of "
-            "its own; leave stale_steps out"
-        )
-    if spec.learning_rate_scaling is RateScaling.NONE:
-        return
-    if spec.sync is Sync.ALLREDUCE or spec.foreign is not None:
-        raise InvalidValueError(
-            f"learning_rate_scaling {spec.learning_rate_scaling} is for jobs of ours with parameter servers, "
-            "which apply the learning rate; leave it out"
-        )
-    if spec.rows_of_step(1) == spec.rows_of_step(2) == spec.rows_of_step(3):
-        what = "without a global_batch" if spec.global_batch is None else "with a global_batch"
-        raise InvalidValueError(
-            f"learning_rate_scaling {spec.learning_rate_scaling} follows the rows of one step, which are the "
-            f"same for any number of workers in {spec.sync} {what}; leave it out"
-        )
+    """Refuse steps that cannot be as they are described."""
+    own_sync = spec.sync if spec.foreign is None else None
+    check_stale_steps(spec.stale_steps, spec.sync)
+    has_fixed_rows = spec.rows_of_step(1) == spec.rows_of_step(2) == spec.rows_of_step(3)
+    check_rate_scaling(spec.learning_rate_scaling, own_sync, spec.global_batch, has_fixed_rows=has_fixed_rows)
+    if spec.deterministic:
+        has_gpu, stops_early = spec.device is Device.CUDA or spec.plan.worker.gpu, spec.early_stopping
+        more = {"has_gpu": bool(has_gpu), "stops_early": stops_early is not None}
+        check_deterministic(own_sync, spec.batch_size, spec.global_batch, **more)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -376,6 +367,9 @@ class JobSpec(BareRepr):
         Steps after a change of the number of workers in which the learning rate reaches its new value.
     stale_steps
         How steps follow the age of their gradients, in asynchronous training (ASP, SSP).
+    deterministic
+        Whether training gives the same bits whatever the number of workers and PS, and whatever happens to
+        them (BSP): a step has `global_batch` rows, in batches of `batch_size` that any worker may compute.
     overlap
         Whether a worker computes while its last gradients are sent (not in BSP): rows may miss its last step.
     checkpoint_url
@@ -472,6 +466,7 @@ class JobSpec(BareRepr):
     stale_steps: StaleSteps = StaleSteps.PLAIN
     learning_rate_scaling: RateScaling = RateScaling.NONE
     learning_rate_warmup: int = 100
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         _check.job_name(self.name)
@@ -575,7 +570,12 @@ class JobSpec(BareRepr):
     @property
     def shared_batch(self) -> int | None:
         """The global batch where workers share it out; None: there is none, or PS gather it."""
-        return None if self.sync is Sync.GBA else self.global_batch
+        return None if self.sync is Sync.GBA or self.deterministic else self.global_batch
+
+    @property
+    def step_batches(self) -> int | None:
+        """Batches that make one step whichever workers compute them; None: it depends on the workers."""
+        return self.global_batch // self.batch_size if self.deterministic and self.global_batch else None
 
     def rows_of_step(self, n_worker: int) -> int:
         """Return the samples of one step of the optimizer: of one worker in ASP and SSP, else of all."""

@@ -35,11 +35,28 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """Where the gradients of a shard are summed in deterministic training.
+
+    Parameters
+    ----------
+    step
+        Which step of the optimizer they are in, counted from 0 over all passes.
+    number
+        Place of the shard in the seeded order of all shards: gradients of a step are summed by it.
+    """
+
+    step: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """Rows [start, stop) of the data in pass `epoch`, of which a part is to be trained.
 
     `offset` and `until` count rows in the order in which they are trained (shuffled within the shard): those
-    before `offset` are done already, and this grant ends at `until` (None: with the shard).
+    before `offset` are done already, and this grant ends at `until` (None: with the shard). The shard is one
+    `unit` of a step in deterministic training; else that is None.
     """
 
     lease: Lease
@@ -48,6 +65,7 @@ class Shard:
     stop: int
     offset: int = 0
     until: int | None = None
+    unit: Unit | None = None
 
     @property
     def end(self) -> int:

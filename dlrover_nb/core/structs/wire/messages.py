@@ -301,13 +301,15 @@ class Save:
     """To a PS: copy the part of the checkpoint (Cut, Copied), then write it to `file` atomically (Saved).
 
     Without a `file` it stays in memory. What is in memory of the checkpoint `kept` must stay if it can. One
-    that `is_awaited`, by a stop or a change of plan, is made as fast as the machine can.
+    that `is_awaited`, by a stop or a change of plan, is made as fast as the machine can. In deterministic
+    training it has the first `n_step` steps.
     """
 
     checkpoint: int
     file: str
     kept: int = -1
     is_awaited: bool = False
+    n_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,8 @@ class MoveEnd:
     """To a PS of the old or the next group, while workers are paused: send the rest, serve the new part.
 
     It serves part `index` of `bucket_owner` under the epoch `move` when all of `sources` have sent theirs,
-    and answers Loaded; with an `index` of -1 it only sends. `endpoints` are the next group's.
+    and answers Loaded; with an `index` of -1 it only sends. `endpoints` are the next group's. In
+    deterministic training `n_step` steps are applied before.
     """
 
     move: int
@@ -342,6 +345,7 @@ class MoveEnd:
     endpoints: tuple[str, ...]
     bucket_owner: tuple[int, ...]
     sources: tuple[str, ...]
+    n_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,16 +383,28 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """To a worker: a shard."""
+    """To a worker: a shard, and in deterministic training how many steps are complete."""
 
     shard: Shard
+    n_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NoShard:
-    """To a worker: no shard now; repeat the request after `wait_s`."""
+    """To a worker: no shard now; repeat the request after `wait_s`. `n_step` is as of `Granted`."""
 
     wait_s: float
+    n_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOpened:
+    """To a worker in deterministic training: `n_step` steps are complete, and the next is open.
+
+    A lost one is made good by the next `Granted` or `NoShard`: workers that wait for a step repeat requests.
+    """
+
+    n_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +463,6 @@ FromNode = (
     | NodeFailed
 )
 ToNode = (
-    Load | Save | KeepCopy | MoveOut | MoveEnd | MoveCancel | Train | Pause | Granted | NoShard | Drain
-    | Forget | Adjust | Backups | SetRate | Resize | Stop
+    Load | Save | KeepCopy | MoveOut | MoveEnd | MoveCancel | Train | Pause | Granted | NoShard
+    | StepOpened | Drain | Forget | Adjust | Backups | SetRate | Resize | Stop
 )  # fmt: skip

@@ -127,7 +127,8 @@ def _order_copies(state: JobState, writing: Writing) -> None:
         assert member is not None
         url = "" if writing.is_in_memory else part_url(root, writing.number, index)
         is_awaited = writing.is_awaited or writing.is_final
-        state.send(member, Save(writing.number, url, peer_copies.last_whole(state), is_awaited))
+        whole = peer_copies.last_whole(state)
+        state.send(member, Save(writing.number, url, whole, is_awaited, state.train.n_step))
 
 
 def is_cut(state: JobState) -> bool:

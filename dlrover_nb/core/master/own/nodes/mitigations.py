@@ -123,6 +123,7 @@ def _end(state: JobState, each: OpenMitigation, at_s: float, why_not: str = "") 
 def _adjust(state: JobState, action: AdjustBatches, choice: MitigationChoice, at_s: float) -> None:
     if state.change is not None or state.mitigations:
         raise _stale(state, "its nodes are changing")
+    batch_sizes.check_may_differ(state)
     sizes, present = dict(action.samples), {worker.id for worker in _present_workers(state)}
     if sizes.keys() != present:
         raise InvalidValueError(
@@ -134,6 +135,7 @@ def _adjust(state: JobState, action: AdjustBatches, choice: MitigationChoice, at
 
 
 def _set_backups(state: JobState, action: BackupWorkers, choice: MitigationChoice, at_s: float) -> None:
+    batch_sizes.check_may_differ(state)
     if state.spec.sync is not Sync.BSP:
         raise InvalidValueError(
             f"backup workers are for bulk-synchronous training (bsp), got a job with {state.spec.sync}"

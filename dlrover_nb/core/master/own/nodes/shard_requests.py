@@ -35,6 +35,7 @@ from dlrover_nb.core.structs.wire.messages import (
     Report,
     ShardAsked,
     ShardFinished,
+    StepOpened,
     StreamEnded,
 )
 from dlrover_nb.core.structs.wire.mitigation_messages import ShardReturned
@@ -136,6 +137,7 @@ def is_calm(state: JobState, node: Node) -> bool:
     """
     is_steady = state.stage is Stage.SERVING and state.steady_since_s is not None and state.change is None
     is_there = state.roster.get(node.id) is node
+    is_steady = is_steady and not state.waits_for_step
     return is_steady and is_there and not any(each.finished for each in evaluation.ledgers(state))
 
 
@@ -208,7 +210,7 @@ def _on_asked(state: JobState, node: Node, holding: Sequence[Lease], at_s: float
         return
     for shard in missing:
         node.granted_at_s = at_s
-        state.send(node, Granted(shard))
+        state.send(node, Granted(shard, state.train.n_step))
     if not missing:
         _grant(state, node, at_s)
 
@@ -220,8 +222,19 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
     for ledger in evaluation.ledgers(state) if may_work and not _is_for_others(state, node) else ():
         if shard is None and _has_turn(state, node, ledger):
             shard = ledger.grant(node.id, most_batches=most)
-    node.granted_at_s = at_s
-    state.send(node, NoShard(WAIT_S) if shard is None else Granted(shard))
+    node.granted_at_s, n_step = at_s, state.train.n_step
+    state.send(node, NoShard(WAIT_S, n_step) if shard is None else Granted(shard, n_step))
+
+
+def open_step(state: JobState) -> None:
+    """Tell the workers when another step is complete, so that they compute the next one."""
+    n_step = state.train.n_step
+    if n_step is None or n_step == state.n_step_told or state.stage is not Stage.SERVING:
+        return
+    state.n_step_told = n_step
+    for node in state.roster.workers:
+        if node.is_training:
+            state.send(node, StepOpened(n_step))
 
 
 def _is_for_others(state: JobState, node: Node) -> bool:
@@ -239,11 +252,23 @@ def _has_turn(state: JobState, node: Node, ledger: ShardLedger) -> bool:
     The last evaluation shards of a round do not count as last: training shards follow.
     """
     n_held = len(state.leases(node))
+    if n_held and ledger.n_step is not None:
+        return _has_turn_in_step(node, ledger, ledger.n_step)
     if n_held == 0 or n_held >= MOST_HELD:
         return n_held == 0
     counts = ledger.counts()
     has_others = ledger is not evaluation.ledgers(state)[-1]
     return counts.is_open or has_others or counts.todo >= state.target.worker.count
+
+
+def _has_turn_in_step(node: Node, ledger: ShardLedger, n_step: int) -> bool:
+    """Whether a worker may hold one more unit of the open step, or its only one of a later step.
+
+    So there is always one who can take what a worker leaves of the open step, on which all wait.
+    """
+    held = [shard.unit for shard in ledger.held(node.id) if shard.unit is not None]
+    n_open = sum(unit.step == n_step for unit in held)
+    return n_open < MOST_HELD if ledger.has_ungranted(n_step) else n_open == len(held)
 
 
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:

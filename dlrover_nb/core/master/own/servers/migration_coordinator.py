@@ -138,7 +138,7 @@ def _end(state: JobState, old: PsGroup, new: PsGroup, node: Node) -> MoveEnd:
     index = new.nodes.index(node.id) if node.id in new.nodes else -1
     endpoints = tuple(member.endpoint for member in _nodes(state, new.nodes))
     sources = tuple(name for name in old.nodes if name != node.id)
-    return MoveEnd(new.ps_epoch, index, endpoints, new.bucket_owner, sources)
+    return MoveEnd(new.ps_epoch, index, endpoints, new.bucket_owner, sources, state.train.n_step)
 
 
 def resend_outcome(state: JobState, node: Node) -> None:

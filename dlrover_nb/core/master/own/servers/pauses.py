@@ -5,6 +5,10 @@ in synchronous training others wait for that worker. Dropping the exchange would
 the PS has applied it. So a pause that takes too long is given up: training goes on, the exchange ends as it
 began, and the next try comes later. A job that is to stop, or whose last pauses were given up, lets workers
 drop their exchanges: a line may be cut for good.
+
+In deterministic training a pause makes what is done of the open step void. So it begins when a step has
+just become complete, and there is at least one step between two pauses: else a job whose steps take longer
+than the time from one checkpoint to the next would never get on.
 """
 
 from __future__ import annotations
@@ -33,6 +37,18 @@ def begin(state: JobState, at_s: float) -> None:
     for node in not_paused(state):
         order(state, node)
     state.enter(Stage.PAUSING, at_s)
+
+
+def may_begin(state: JobState) -> bool:
+    """Whether a pause may begin now; in deterministic training it may have to wait for the end of a step.
+
+    It does not wait where the step cannot end soon: without workers, or as a shard of it is in quarantine.
+    """
+    ledger = state.train
+    if ledger.n_step is None or state.stop_reason or ledger.finished or ledger.quarantined():
+        return True
+    is_fresh = not ledger.done_in_step and ledger.n_step != state.n_step_paused
+    return is_fresh or not any(node.is_training for node in state.roster.workers)
 
 
 def not_paused(state: JobState) -> tuple[Node, ...]:

@@ -162,7 +162,9 @@ def _serve(state: JobState, at_s: float) -> None:
     if not state.roster.is_complete:
         return  # the state of an adopted node is unknown until its Hello
     share_global_batch(state)
-    if _wanted(state, at_s) is not None:
+    is_wanted = _wanted(state, at_s) is not None
+    state.waits_for_step = is_wanted and not pauses.may_begin(state)
+    if is_wanted and not state.waits_for_step:
         pauses.begin(state, at_s)
 
 
@@ -300,7 +302,11 @@ def _end_pause(state: JobState, at_s: float) -> None:
     if state.fences:
         return
     state.unfinished_pauses = UnfinishedPauses()
-    match _wanted(state, at_s):
+    wanted = _wanted(state, at_s)
+    if wanted is not None:
+        state.train.reopen_step()
+        state.n_step_paused = state.train.n_step
+    match wanted:
         case Stage.COPYING:
             is_awaited, holders = bool(state.stop_reason) or _restarts(state), None
             if _restarts(state):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.master.shared.orders import Emit
 from dlrover_nb.core.structs.views.events import BatchSizesSet
 from dlrover_nb.core.structs.wire.messages import Adjust
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dlrover_nb.core.master.own.state.state import ByWorker, JobState
+
+
+def check_may_differ(state: JobState) -> None:
+    """Raise `InvalidValueError` where every step has the rows that the job says, whichever workers train."""
+    if state.spec.deterministic:
+        raise InvalidValueError(
+            f"job {state.spec.name} is deterministic: its batches are fixed and none is left out; "
+            "give slow nodes more cores, replace them, or submit the job without deterministic"
+        )
 
 
 def set_sizes(state: JobState, sizes: Mapping[str, int], accumulate: Mapping[str, int] | None = None) -> None:

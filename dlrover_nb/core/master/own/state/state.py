@@ -195,8 +195,15 @@ class PlanChange:
 def train_split(spec: JobSpec, features: FeatureSpec) -> Split:
     """Return the shards to train: all passes over the first `n_train` rows, or a stream without an end."""
     n_row = None if features.is_stream else features.n_train
-    batches = spec.batch_size, spec.shard_batches
-    return Split(n_row, *batches, spec.n_epoch, spec.seed, is_stream=features.is_stream)
+    batches = spec.batch_size, 1 if spec.deterministic else spec.shard_batches
+    return Split(
+        n_row,
+        *batches,
+        spec.n_epoch,
+        spec.seed,
+        is_stream=features.is_stream,
+        step_shards=spec.step_batches,
+    )
 
 
 def evaluation_split(spec: JobSpec, features: FeatureSpec) -> Split:
@@ -284,6 +291,9 @@ class JobState:
         default_factory=dict
     )  # lost nodes whose exit the backend has not reported
     n_coordinated: int = 0  # the group whose coordinator has these sizes
+    n_step_told: int | None = None  # steps that workers know to be complete (deterministic training)
+    n_step_paused: int | None = None  # steps that were complete in the last pause
+    waits_for_step: bool = False  # a pause waits for the end of a step
     orders: list[Order] = field(default_factory=list)
 
     @property
