@@ -19,21 +19,21 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.runtime.single_process import train_single
 from support.waiting import until
 
-from dlrover_nb.core.data import EncodedRows, ShardReader, encoded_rows, make_features
+from dlrover_nb.core.data import Batch, EncodedRows, ShardReader, encoded_rows, make_features
 from dlrover_nb.core.data.storage import cache, versions
 from dlrover_nb.core.data.storage import encoded_rows as module
 from dlrover_nb.core.data.storage.encoded_rows import encoder_version
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.data.features import SequenceSpec
-from dlrover_nb.core.structs.job.job import DataSpec, ModelSpec
+from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
 from dlrover_nb.core.structs.job.spec_choices import DataFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dlrover_nb.core.data import Batch
 
 N_ROW = 240
 ENCODING = "e" * 64
@@ -65,8 +65,9 @@ def written(folder: Path, kind: str) -> DataSpec:
         elif kind == "parquet":
             pq.write_table(pa.Table.from_pandas(part, preserve_index=False), path, row_group_size=30)
         else:
-            columns = {name: part[name].to_numpy() for name in ("label", "price")}
-            np.savez(path, **columns, site=part["site"].to_numpy("U8"), seen=part["seen"].to_numpy("U16"))
+            label, price = part["label"].to_numpy(), part["price"].to_numpy()
+            site, seen = part["site"].to_numpy("U8"), part["seen"].to_numpy("U16")
+            np.savez(path, label=label, price=price, site=site, seen=seen)
     return files_of(folder, kind)
 
 
@@ -155,6 +156,21 @@ def test_an_entry_that_was_damaged_anywhere_is_noticed_and_made_anew(
     assert entry.read_bytes() == good
 
 
+def test_training_has_the_same_losses_and_scores_to_the_bit_with_rows_that_were_encoded_before(
+    tmp_path: Path, own_cache: Path
+) -> None:
+    spec = JobSpec("twice", data=written(tmp_path, "parquet"), batch_size=16, shard_batches=3, n_epoch=3)
+    features = make_features(spec.data, spec.model)
+    plain = train_single(spec, features)
+    for n_miss in (6, 0):  # five shards and the held-out rows, each once
+        encoded = encoded_rows(spec.data, features)
+        assert encoded is not None
+        again = train_single(spec, features, encoded=encoded)
+        assert again.losses == plain.losses
+        assert again.scores.tobytes() == plain.scores.tobytes()
+        assert encoded.uses == module.Uses(16 - n_miss, n_miss)
+
+
 def test_an_entry_under_the_name_of_another_is_noticed(tmp_path: Path, own_cache: Path) -> None:
     readers = Readers(written(tmp_path, "parquet"))
     cached, _ = readers.cached()
@@ -239,7 +255,7 @@ def test_the_version_of_the_encoder_is_another_one_after_any_change_of_its_sourc
 def batch_of(n_row: int, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
     ids, dense = rng.integers(0, 2**62, (n_row, 3)), rng.random((n_row, 2), np.float32)
-    return module.Batch(ids, dense, rng.integers(0, 2, n_row).astype(np.float32))
+    return Batch(ids, dense, rng.integers(0, 2, n_row).astype(np.float32))
 
 
 PUTS = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 200)), max_size=30)
