@@ -326,13 +326,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="10 seeds, and all rows")
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part not in NOT_RUN]
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["gba", "overhead"])
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"), help="where criteo/ is")
-    options = parsed(parser, seeds=5)
+    options = parsed(parser, parts=[part for part in PARTS if part not in NOT_RUN])
     options.times = 4 if options.full else 1
     options.seeds = 10 if options.full else options.seeds
     line: dict[str, object] = {"benchmark": "staleness", "seeds": options.seeds}
