@@ -26,6 +26,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import secrets
 import shutil
 import struct
@@ -56,12 +57,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FOLDER = "rows"
+FOLDER = "encoded"
 SHARE = 5  # of what fetched files may take, encoded rows take one part in so many, beside them
 DISK_SHARE = 4  # likewise of the free disk
 _STEP_BYTES = 256 << 20  # that are written before the folder is listed again
 _STALE_S = 86_400.0  # not used since: an unfinished file has no writer, and a former version no reader
 _ENDING, _PART = ".rows", ".part"
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{40}\.(rows|[0-9a-f]{8}\.part)")
 _ROOMS = ("data", "structs/data", "structs/job")  # of the core: what reads rows, and how it is told to
 _MAGIC = b"dnrows1\n"
 _HEAD = struct.Struct("<8sI")  # and the checksum of all that follows
@@ -110,7 +112,8 @@ class EncodedRows:
             pass
         except ValueError as error:
             _log.warning("rows [%d, %d) are encoded again: %s", start, stop, error)
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
         except OSError as error:
             self._close(f"{self._folder} cannot be read ({error.strerror or error})")
         self.uses.n_hit += batch is not None
@@ -187,8 +190,13 @@ def encoded_rows(data: DataSpec, features: FeatureSpec) -> EncodedRows | None:
         return None
     if files.most_bytes < SHARE:
         return None
+    folder = files.folder.parent / FOLDER
+    with contextlib.suppress(OSError):
+        if folder.stat().st_uid != os.geteuid():  # its owner could give this job other rows
+            _log.warning("no encoded rows are kept: %s is of another user", folder)
+            return None
     encoding = hashlib.sha256(repr((encoder, astuple(data), astuple(features))).encode()).hexdigest()
-    return EncodedRows(files.folder.parent / FOLDER, files.most_bytes // SHARE, encoding)
+    return EncodedRows(folder, files.most_bytes // SHARE, encoding)
 
 
 @cache
@@ -204,8 +212,8 @@ def encoder_version(core: Path = Path(__file__).parents[2]) -> str | None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yield (last use, bytes, path) of what lies here."""
-    for path in folder.iterdir():
+    """Yield (last use, bytes, path) of entries; files of others in this folder are left alone."""
+    for path in filter(lambda path: _NAME.fullmatch(path.name), folder.iterdir()):
         with contextlib.suppress(FileNotFoundError):
             stat = path.stat()
             yield stat.st_mtime, stat.st_size, path
