@@ -78,7 +78,7 @@ class Uses:
     n_miss: int = 0
 
     def __str__(self) -> str:
-        return f"{self.n_hit} of {self.n_hit + self.n_miss} shards were here as encoded before"
+        return f"{self.n_hit} of {self.n_hit + self.n_miss} shards were read as encoded before"
 
 
 class EncodedRows:
