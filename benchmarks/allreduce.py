@@ -5,7 +5,7 @@ speed      samples/s of 2 processes of an elastic job (its master, shards and re
 pause      2 -> 3 -> 2 members: longest time between two steps of a process that stays, less its usual step
 recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has
            joined; beside torchrun, which restarts all processes (`--max-restarts`), until their first step;
-           null: they have not found each other within a minute
+           null: they have not found each other within a minute; with `--whole` alone
 rows       trained by the job with all these changes, as its ledger counts them, against rows times passes
 quality    loss on held-out rows of that job, and of torch DDP with 2 members all the time
 
@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -57,9 +58,9 @@ WARM_STEPS, LIMIT_S, TORCHRUN_LIMIT_S = 50, 240.0, 60.0
 def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=6.0)
-    args = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    args = parsed(parser, rounds=5, seconds=6.0)
     with tempfile.TemporaryDirectory(prefix="allreduce-") as name:
         home = Path(name)
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, str(home / "state")
@@ -67,7 +68,8 @@ def main() -> None:
         try:
             figures = speeds(cluster, home, args.rounds, args.seconds)
             parts: tuple[Callable[[Path], dict[str, object]], ...]
-            parts = partial(changes, cluster), torchrun_recovery, fixed_quality
+            parts = partial(changes, cluster), fixed_quality
+            parts += (torchrun_recovery,) if args.whole else ()
             for part in parts:
                 sys.stderr.write(f"{figures}\n")
                 figures |= part(home)

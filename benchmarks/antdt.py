@@ -50,6 +50,7 @@ import antdt_real
 import numpy as np
 from antdt_cluster import INTENSITIES, N_ITER, TABLE_III, Model, Trouble, run_asp, run_bsp
 from antdt_solvers import share_optimal
+from lengths import parsed
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated, slowest_s
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
@@ -185,11 +186,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5, help="jobs for each mean")
-    parser.add_argument("--instances", type=int, default=200, help="small problems for each solver")
+    parser.add_argument("--seeds", type=int, default=1, help="jobs for each mean")
+    parser.add_argument("--instances", type=int, default=50, help="small problems for each solver")
     parser.add_argument("--real", action="store_true", help="a real small job here, and nothing simulated")
-    parser.add_argument("--times", type=int, default=3, help="real jobs for each median")
-    options = parser.parse_args()
+    parser.add_argument("--times", type=int, default=1, help="real jobs for each median")
+    options = parsed(parser, seeds=5, instances=200, times=3)
     if options.real:
         print(json.dumps({"benchmark": "antdt_real"} | antdt_real.measured(options.times)))
         return

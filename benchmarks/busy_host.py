@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -277,9 +278,9 @@ def main() -> None:
     parser.add_argument(
         "--hold-s", type=float, default=12.0, help="how long a plan runs besides its measurement"
     )
-    parser.add_argument("--auto-s", type=float, default=150.0, help="of each job in auto mode; 0: none")
-    parser.add_argument("--conditions", nargs="*", default=CONDITIONS, choices=CONDITIONS)
-    given = parser.parse_args()
+    parser.add_argument("--auto-s", type=float, default=0.0, help="of each job in auto mode; 0: none")
+    parser.add_argument("--conditions", nargs="*", default=CONDITIONS[:1], choices=CONDITIONS)
+    given = parsed(parser, auto_s=150.0, conditions=CONDITIONS)
     print(json.dumps(measured(given.hold_s, given.auto_s, given.conditions)))
 
 

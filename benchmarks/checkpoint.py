@@ -1,9 +1,10 @@
 """How long training waits for a checkpoint of 1 and of 4 GiB, and how fast it goes on meanwhile.
 
-First in real jobs (`checkpoint_job`): `blocking_ms`, `blocking_ms_4gib` and `step_while_copying` are medians
-over their checkpoints. The larger job runs where memory is free for it (`skipped` says so else).
+First in real jobs (`checkpoint_job`): `blocking_ms`, `pause_ms` and `cpu_while_copying` are medians over
+their checkpoints, `..._range` their lowest and highest. With `--whole` in a job of 4 GiB too
+(`blocking_ms_4gib`), where memory is free for it (`skipped` says so else), and all that follows is longer.
 
-Then the steps alone, with 1 GiB that lies still. Each round measures in turn: a plain copy of the same
+Then the steps alone, with parameters that lie still. Each round measures in turn: a plain copy of the same
 arrays into a buffer of the same size that was written before; our save, of which training waits for
 `blocking_s`, with `copied_s` until it is in memory and `persist_s` more until it is in a file; torch.save of
 the same arrays to the same disk; and, where a script is named that measures DLRover's flash checkpoint and
@@ -11,7 +12,7 @@ prints one line of JSON, that script. Then saves to memory and to disk in turn w
 read back from its file and compared. The first save uses memory allocated beforehand, as in a PS; the second
 takes it meanwhile.
 
-    python benchmarks/checkpoint.py [--gib 1 --job-gib 1 4 --rounds 5 --pairs 200 --pair-mib 16]
+    python benchmarks/checkpoint.py [--whole] [--gib 1 --job-gib 1 4 --rounds 5 --pairs 200 --pair-mib 16]
         [--peer-python VENV/bin/python --peer-script flash_checkpoint.py --peer-rounds 3]
 
 Needs three times the size in memory, twice in /dev/shm and, in the temporary folder, twice the size beside
@@ -35,6 +36,7 @@ import checkpoint_job
 import numpy as np
 import psutil
 import torch
+from lengths import parsed
 
 from dlrover_nb.core.runtime.checkpoints import (
     CopyEnded,
@@ -60,6 +62,7 @@ ROW_FLOATS = 34  # of the built-in models with Adagrad: 17 values, 17 sums
 N_DENSE = 100_000
 LIMIT_S = 300.0
 N_CHECKPOINT = 4  # of each job
+RANGED = ("blocking_ms", "pause_ms")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -268,7 +271,10 @@ def jobs(sizes_gib: list[float], tmp: str | None) -> dict[str, Any]:
         each = checkpoint_job.run(gib, N_CHECKPOINT, tmp)
         found["jobs"][f"{gib:g}"] = each
         for key in each[0]:
-            found[key + name] = round(statistics.median(one[key] for one in each), 3)
+            values = [one[key] for one in each]
+            found[key + name] = round(statistics.median(values), 3)
+            if key in RANGED:
+                found[f"{key}{name}_range"] = [min(values), max(values)]
     return found
 
 
@@ -276,16 +282,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gib", type=float, default=1.0)
-    parser.add_argument("--job-gib", type=float, nargs="*", default=[1.0, 4.0])
+    parser.add_argument("--gib", type=float, default=0.25)
+    parser.add_argument("--job-gib", type=float, nargs="*", default=[1.0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--pair-mib", type=int, default=16)
     parser.add_argument("--tmp", default=None, help="where files are written")
     parser.add_argument("--peer-python", default="")
     parser.add_argument("--peer-script", default="")
     parser.add_argument("--peer-rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = parsed(parser, gib=1.0, job_gib=[1.0, 4.0], pairs=200)
     in_jobs = jobs(options.job_gib, options.tmp)
     with tempfile.TemporaryDirectory(prefix="dlb", dir=options.tmp) as name:
         claim = MemoryClaim(JOB, name)

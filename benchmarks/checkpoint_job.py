@@ -4,8 +4,10 @@ Two workers train Wide&Deep on Census with one PS, which holds a given size besi
 iterations, the job master the stages of each checkpoint. Of each follow
 
 blocking_ms     from the moment at which all workers stand still until they may go on
-pause_ms        the longest time between two iterations of a worker around it, less the longest in the seconds
-                before: the end of the iteration of the other worker is in it, and the way of all messages
+pause_ms        what the iteration of a worker takes more that spans it than its median one in the seconds
+                before, of the worker that waits longest: the end of the iteration of the other worker is in
+                it, and the way of all messages. The longest iteration around it less the longest before would
+                be negative on a busy machine, as other work makes one of many iterations before long
 copy_s, write_s until all of it is in memory, and from then until it is on the disk
 step_while_copying, step_while_writing
                 iterations per second in that time, over those in the seconds before
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from migration import STAMPS, Job, longest_gap, stamp_iterations, stamps, wide_features
+from migration import STAMPS, Job, stamp_iterations, stamps, wide_features
 
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
 from dlrover_nb.core.master.own.state.state import JobState, Stage
@@ -131,7 +133,7 @@ def measured(at_s: dict[str, float], all_stamps: list[np.ndarray], cpu: CpuTime)
     copied, written = at_s["copied"], at_s["written"]
     quiet = stood - QUIET_S, stood - 0.1
     rate, cpu_s = _speed(quiet, all_stamps, cpu)
-    pause_s = longest_gap(all_stamps, stood - 0.1, went_on + 0.5)[0] - longest_gap(all_stamps, *quiet)[0]
+    pause_s = max(_extra_s(each, stood, went_on) for each in all_stamps)
     found = {
         "blocking_ms": round(1e3 * (went_on - stood), 2),
         "pause_ms": round(1e3 * pause_s, 1),
@@ -146,6 +148,13 @@ def measured(at_s: dict[str, float], all_stamps: list[np.ndarray], cpu: CpuTime)
             f"cpu_while_{name}": round(cpu_s / this_cpu_s, 3),
         }
     return found
+
+
+def _extra_s(stamped: np.ndarray, stood: float, went_on: float) -> float:
+    """Return what the iteration of a worker that spans a stop takes more than its median one before."""
+    last, first = stamped[stamped <= stood][-1], stamped[stamped >= went_on][0]
+    before = stamped[(stamped >= stood - QUIET_S) & (stamped <= last)]
+    return float(first - last - np.median(np.diff(before)))
 
 
 def _speed(window: tuple[float, float], all_stamps: list[np.ndarray], cpu: CpuTime) -> tuple[float, float]:

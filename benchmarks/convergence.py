@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
@@ -224,11 +225,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", nargs="+", default=["census", "criteo"], choices=EPOCHS)
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--data", nargs="+", default=["census"], choices=EPOCHS)
+    parser.add_argument("--ways", nargs="+", default=["overlap"], choices=WAYS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"), help="where criteo/ is")
-    options = parser.parse_args()
+    options = parsed(parser, data=["census", "criteo"], ways=list(WAYS), seeds=[0, 1, 2])
     result: dict[str, object] = {"benchmark": "convergence", "seeds": options.seeds, "batch_size": BATCH_SIZE}
     print("data     seed  way      AUC    difference log loss")
     for name in options.data:

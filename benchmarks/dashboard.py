@@ -45,6 +45,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from dashboard_accept import accept
 from dashboard_views import job_pages, past_run
+from lengths import parsed
 from live_views import chromium, is_there
 
 from dlrover_nb.dashboard.server import KEPT_S
@@ -356,10 +357,10 @@ def load(n: int, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = ("ticks", "views", "thousand", "load", "accept", "cycles", "soak")
-    parser.add_argument("--parts", nargs="+", choices=names, default=list(names))
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--parts", nargs="+", choices=names, default=["ticks"])
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--soak-minutes", type=float, default=20.0)
-    given = parser.parse_args()
+    given = parsed(parser, parts=list(names), seconds=30.0)
     if not is_there():
         raise SystemExit("needs Debian's chromium")
     figures: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import dd_ps
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
+from lengths import parsed
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -40,10 +41,10 @@ KINDS = {
 def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=24.0)
-    parser.add_argument("--ps-rounds", type=int, default=3)
-    args = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=16.0)
+    parser.add_argument("--ps-rounds", type=int, default=0)
+    args = parsed(parser, rounds=3, seconds=24.0, ps_rounds=3)
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"

@@ -3,12 +3,14 @@
 The same rows (Census), the same network (Wide & Deep of 256, 128 and 64, embeddings of 16 floats), batches of
 512, Adagrad, one thread. Each library runs its own loop with its own loader in a process of its own. Ours
 is a job of local processes, one worker and one parameter server, of the built-in model (`ours`) and of the
-library's own module through `dlrover_nb.elastic` (`elastic_deepctr`, `elastic_fuxictr`). All take turns.
+library's own module through `dlrover_nb.elastic` (`elastic_deepctr`, `elastic_fuxictr`). `plain` is our
+model and kernels in one process without a job. All take turns.
 
 Figures are CPU milliseconds a step: of a library's loop, and of all processes of a job (master, worker, PS),
 start and end left out, as the difference of two runs of different length by the steps between them.
 `over_deepctr` and `over_fuxictr` are medians over rounds of ours over theirs, `elastic_over_...` of their
-own modules; below 1 ours is cheaper. A round takes a minute of CPU.
+own modules; below 1 ours is cheaper. `over_plain` is the job over the one process. A round takes a minute of
+CPU.
 
 With `--speed` rows a second are compared instead, of jobs of the library's module with two workers and of its
 own loop: `two_workers_over_...`, above 1 ours is faster. It says something on a quiet machine alone.
@@ -39,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 import numpy as np
 
@@ -51,7 +54,7 @@ PR_SET_CHILD_SUBREAPER = 36
 LIBRARIES = "pip install --no-deps deepctr-torch==0.3.0 fuxictr==2.3.10"
 INSTALL = f"{LIBRARIES}; pip install tqdm scikit-learn polars h5py pyyaml"
 Trained = tuple[int, tuple[float, ...]]  # steps; CPU and wall-clock seconds of a loop in this process
-SIDES = ("ours", "deepctr", "fuxictr", "elastic_deepctr", "elastic_fuxictr")
+SIDES = ("ours", "plain", "deepctr", "fuxictr", "elastic_deepctr", "elastic_fuxictr")
 NEEDS = {"deepctr": "deepctr_torch", "fuxictr": "fuxictr"}
 PAIR_PASSES = 9  # of a job with two workers, beside FEW
 
@@ -201,8 +204,30 @@ def train_ours(n_pass: int, library: str = "", n_worker: int = 1) -> Trained:
     return n_pass * -(-len(columns["label"]) // BATCH), ()
 
 
+def train_plain(n_pass: int) -> Trained:
+    """Train our model by our loop and kernels, with the parameters in this process."""
+    import pandas as pd
+    from support.runtime.single_process import train_single
+
+    from dlrover_nb.core.data import encoded_rows, make_features
+    from dlrover_nb.core.data.objects.stored import store_rows
+    from dlrover_nb.core.structs.job.job import DataSpec, JobSpec, ModelSpec
+
+    columns, sizes = rows()
+    path = store_rows(pd.DataFrame(columns), Path(os.environ["HOME"]) / "rows")
+    numeric = tuple(n for n in columns if n not in {*sizes, "label"})
+    data = DataSpec("parquet", str(path), numeric=numeric, categorical=tuple(sizes), holdout=0)
+    model = ModelSpec("wide_deep", hidden=HIDDEN, embedding_dim=DIM, learning_rate=RATE)
+    spec = JobSpec("plain", data=data, model=model, batch_size=BATCH, n_epoch=n_pass)
+    features = make_features(data, model)
+    began = clocks()
+    n_step = len(train_single(spec, features, encoded=encoded_rows(data, features)).losses)
+    return n_step, since(began)
+
+
 TRAIN: dict[str, Callable[[int], Trained]] = {
     "ours": train_ours,
+    "plain": train_plain,
     "deepctr": train_deepctr,
     "fuxictr": train_fuxictr,
     "elastic_deepctr": lambda n_pass: train_ours(n_pass, "deepctr"),
@@ -261,7 +286,8 @@ def ms_per_step(side: str) -> float:
         loop = one_run(side, FEW)
         return 1e3 * loop["loop_cpu_s"] / loop["n_step"]
     few, many = one_run(side, FEW), one_run(side, MANY)
-    return 1e3 * (many["cpu_s"] - few["cpu_s"]) / (many["n_step"] - few["n_step"])
+    used = "loop_cpu_s" if side == "plain" else "cpu_s"
+    return 1e3 * (many[used] - few[used]) / (many["n_step"] - few["n_step"])
 
 
 def seconds_per_step(side: str) -> float:
@@ -294,7 +320,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=["ours", *NEEDS, "elastic_deepctr"])
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=["ours", "plain", *NEEDS, "elastic_deepctr"]
+    )
     parser.add_argument("--speed", action="store_true", help="compare rows a second, with two workers")
     parser.add_argument("--side", choices=TRAIN, help=argparse.SUPPRESS)
     parser.add_argument("--passes", type=int, default=FEW, help=argparse.SUPPRESS)
@@ -321,6 +349,8 @@ def main() -> None:
     result: dict[str, Any] = {
         f"{side}_cpu_ms_per_step": round(statistics.median(r[side] for r in rounds), 2) for side in sides
     }
+    if {"ours", "plain"} <= set(sides):
+        result["over_plain"] = round(statistics.median(r["ours"] / r["plain"] for r in rounds), 3)
     for library in NEEDS:
         for key, ours in ((f"over_{library}", "ours"), (f"elastic_over_{library}", f"elastic_{library}")):
             if {ours, library} <= set(sides):

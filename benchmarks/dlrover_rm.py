@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dlrover_rm_fleet import fleet_figures
+from lengths import parsed
 from policies import warm
 from policy_cases import MACHINES, Case, best_plan, user_plans
 from policy_runs import SETTINGS, Baseline, Ours, Still, simulate
@@ -258,9 +259,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--fleet", type=int, default=24, help="jobs of a fleet, of which each seed has one")
-    options = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--fleet", type=int, default=6, help="jobs of a fleet, of which each seed has one")
+    options = parsed(parser, seeds=3, fleet=24)
     seeds, from_s = list(range(options.seeds)), time.process_time()
     line = {"benchmark": "dlrover_rm"} | job_figures(seeds) | fleet_figures(seeds, options.fleet, SETTINGS)
     line |= {"seeds": seeds, "n_job": len(GRADIENTS) * len(seeds), "n_fleet_job": options.fleet * len(seeds)}

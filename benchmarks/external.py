@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengths import parsed
 from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
@@ -261,10 +262,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--tensorflow", default=sys.executable, help="an interpreter that has TensorFlow")
-    args = parser.parse_args()
+    args = parsed(parser, rounds=3, kills=3)
     result = measured(sys.executable, "torch", args)
     if has_tensorflow(args.tensorflow):
         result["tensorflow"] = measured(args.tensorflow, "tensorflow", args)

@@ -33,6 +33,7 @@ for name in (
 
 import numpy as np
 import pandas as pd
+from lengths import parsed
 from scipy.optimize import nnls
 
 from dlrover_nb.core.perf.model import ThroughputModel
@@ -189,8 +190,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--draws", type=int, default=20)
-    options = parser.parse_args()
+    parser.add_argument("--draws", type=int, default=5)
+    options = parsed(parser, draws=20)
     jobs = load(options.shared)
     results = {protocol: run(jobs, protocol, options.draws) for protocol in PROTOCOLS}
     print(f"RMSLE of unseen plans, mean of {len(jobs)} jobs ({', '.join(jobs)})")

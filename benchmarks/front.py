@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from lengths import parsed
 
 from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.exact import exact_search
@@ -209,10 +210,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1000)
-    options = parser.parse_args()
+    options = parsed(parser, rounds=5, seeds=5)
     found = million(options.rounds)
     ratio, search_s = search(found.rough, found.axes, options.seeds)
     replan_s = replan(options.jobs)

@@ -18,6 +18,7 @@ import argparse
 import json
 import statistics
 
+from lengths import parsed
 from straggler_runs import Case, Outcome, run, spec_of
 
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -65,8 +66,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--times", type=int, default=1, help="jobs for each median")
-    parser.add_argument("--epochs", type=int, default=2, help="passes of each job")
-    options = parser.parse_args()
+    parser.add_argument("--epochs", type=int, default=1, help="passes of each job")
+    options = parsed(parser, times=3, epochs=2)
     print(json.dumps({"benchmark": "gathering", **figures(options.times, options.epochs)}))
 
 

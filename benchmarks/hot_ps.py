@@ -20,6 +20,7 @@ import json
 import statistics
 from typing import Any
 
+from lengths import parsed
 from straggler_runs import RESTART, Case, interleaved, spec_of
 
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -47,9 +48,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--times", type=int, default=3, help="jobs for each median")
+    parser.add_argument("--times", type=int, default=1, help="jobs for each median")
     parser.add_argument("--real", action="store_true", help="as always: nothing here is simulated")
-    options = parser.parse_args()
+    options = parsed(parser, times=3)
     ps, ps_aucs, ps_exact = measured("ps", "ps-1", options.times)
     worker, worker_aucs, worker_exact = measured("worker", "worker-1", options.times)
     spread = max(max(ps_aucs) - min(ps_aucs), max(worker_aucs) - min(worker_aucs))

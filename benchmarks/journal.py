@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from lengths import parsed
 
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
 from dlrover_nb.core.rundir import journal
@@ -239,11 +240,11 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--segments", type=int, default=6, help="to write before the restart")
+    parser.add_argument("--segments", type=int, default=2, help="to write before the restart")
     parser.add_argument(
         "--whole-day", type=int, default=0, metavar="N", help="write all of a day of N workers"
     )
-    args = parser.parse_args()
+    args = parsed(parser, segments=6)
     with tempfile.TemporaryDirectory(prefix="dlrover-nb-journal-") as folder:
         many = _case(args.workers, args.segments, Path(folder, "many"))
         few = _case(16, 2, Path(folder, "few"))

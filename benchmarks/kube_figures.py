@@ -32,6 +32,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lengths import parsed
+
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 TARGETS = {
@@ -76,15 +78,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS)
+        "--parts", nargs="+", choices=PARTS, default=PARTS[:1], metavar="PART", help=", ".join(PARTS)
     )
-    parser.add_argument("--jobs", type=int, default=200, help="of fake pods")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds that jobs at rest are watched")
-    parser.add_argument("--ends", type=int, default=100, help="fake pods that end, one after the other")
+    parser.add_argument("--jobs", type=int, default=50, help="of fake pods")
+    parser.add_argument("--rest", type=float, default=10.0, help="seconds that jobs at rest are watched")
+    parser.add_argument("--ends", type=int, default=20, help="fake pods that end, one after the other")
     parser.add_argument("--away", type=float, default=20.0, help="seconds without an API server")
     parser.add_argument("--times", type=int, default=3, help="jobs in real pods, and on Ray")
     parser.add_argument("--no-ray", action="store_true", help="leave out the same jobs on Ray")
-    options = parser.parse_args()
+    options = parsed(parser, parts=PARTS, jobs=200, rest=60.0, ends=100)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dlb") as name:
         os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA", "CONFIG")}

@@ -17,6 +17,8 @@ import json
 import time
 from dataclasses import replace
 
+from lengths import parsed
+
 from dlrover_nb.core.lab import MEASURES, Contender, LabFile, LabResult, Workload, run_lab
 
 POLICIES = ("fixed-plan", "optimus", "elastic-scheduling", "throughput-model", "nearchus", "qore")
@@ -33,14 +35,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--days", type=float, default=30.0)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--days", type=float, default=3.0)
     parser.add_argument("--trace", default="")
     parser.add_argument("--tables", default="")
     parser.add_argument("--deadlines", type=float, default=0.3, help="share of jobs with a deadline")
     parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = parsed(parser, jobs=1000, days=30.0)
     workload = Workload(
         jobs=options.jobs,
         days=options.days,

@@ -262,7 +262,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gib", type=float, default=1.0)
-    parser.add_argument("--seconds", type=float, default=5.0, help="before and after each change")
+    parser.add_argument("--seconds", type=float, default=3.0, help="before and after each change")
     parser.add_argument("--whole", action="store_true", help="stop and restart, and 4 GiB, too: minutes")
     options = parser.parse_args()
     stamp_iterations()

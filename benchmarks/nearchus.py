@@ -48,6 +48,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+from lengths import parsed
 from nearchus_jobs import MODELS, A, B, Cluster, Model, Nodes, measured, nodes_of, plan_of, steps_per_s, total
 
 from dlrover_nb.core.baselines import JobState, optimus
@@ -368,8 +369,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--hours", type=float, default=4.0, help="length of a single job on FA-BF's plan")
-    parser.add_argument("--seeds", type=int, default=5, help="profiles of Optimus, and traces of many jobs")
-    options = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=1, help="profiles of Optimus, and traces of many jobs")
+    options = parsed(parser, seeds=5)
     found = {
         (cluster.name, model.name): single(model, cluster, options.hours, options.seeds)
         for cluster in (A, B)

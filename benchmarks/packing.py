@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from lengths import parsed
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.built_in import dense_parameter_count
@@ -56,10 +57,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--models", nargs="+", default=["wide_deep"])
-    return parser.parse_args()
+    return parsed(parser, seeds=5, epochs=2)
 
 
 def job(model: str, seed: int, epochs: int) -> JobSpec:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -189,10 +190,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
-    parser.add_argument("--epochs", type=int, default=2, help="passes of the job that goes on to its end")
-    options = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
+    parser.add_argument("--epochs", type=int, default=1, help="passes of the job that goes on to its end")
+    options = parsed(parser, rounds=3, seconds=20.0, epochs=2)
     with tempfile.TemporaryDirectory(prefix="dlpc") as name:
         found = measure(options, Path(name))
     print(json.dumps({"benchmark": "peer_copy", "cpus": os.cpu_count(), "every_s": EVERY_S, **found}))

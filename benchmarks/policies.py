@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from lengths import parsed
 from policy_cases import KINDS, MACHINES, Case, Related, aimed, drifting, table_cases, terms_cases, user_plans
 from policy_runs import SETTINGS, Baseline, HostParts, Ours, Run, Runner, Still, simulate
 from simulated_day import day
@@ -222,28 +223,30 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--jobs", type=int, default=8, help="random jobs of Eqs. 1-6")
+    parser.add_argument("--jobs", type=int, default=2, help="random jobs of Eqs. 1-6")
     parser.add_argument("--hours", type=float, default=4.0, help="length of a job on the oracle's plan")
-    parser.add_argument("--users", type=int, default=4, help="draws of the user's choice per job")
-    parser.add_argument("--past", type=int, default=2, help="similar jobs in the history of a warm start")
+    parser.add_argument("--users", type=int, default=1, help="draws of the user's choice per job")
+    parser.add_argument("--past", type=int, default=1, help="similar jobs in the history of a warm start")
     parser.add_argument("--min-gain", type=float, default=AutoSettings().min_gain)
     parser.add_argument(
         "--objectives",
         type=Objective,
         choices=list(Objective),
         nargs="*",
-        default=[Objective.SPEED, Objective.VALUE],
+        default=[Objective.SPEED],
     )
-    parser.add_argument("--parts", choices=PARTS, nargs="*", default=PARTS)
-    parser.add_argument("--kinds", choices=KINDS, nargs="*", default=KINDS, help="of jobs")
-    parser.add_argument("--no-day", action="store_true")
+    parser.add_argument("--parts", choices=PARTS, nargs="*", default=PARTS[:1])
+    parser.add_argument("--kinds", choices=KINDS, nargs="*", default=KINDS[:1], help="of jobs")
+    parser.add_argument("--no-day", action="store_true", default=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.02, help="of windows and of nodes, in log speed")
     parser.add_argument(
         "--noises", type=float, nargs="*", default=[0.02, 0.05, 0.15, 0.3], help="of DLRover alone"
     )
     parser.add_argument("--seeds", type=int, default=2, help="of each of these noises")
-    options = parser.parse_args()
+    options = parsed(
+        parser, jobs=8, users=4, past=2, objectives=list(Objective), parts=PARTS, kinds=KINDS, no_day=False
+    )
     settings = replace(SETTINGS, auto=replace(SETTINGS.auto, min_gain=options.min_gain))
     cases = terms_cases(options.jobs, options.hours)
     cases += terms_cases(options.jobs // 2, options.hours, contention=True)

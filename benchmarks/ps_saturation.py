@@ -49,6 +49,7 @@ N_BATCH, N_WARM, NEW_ROWS = (
 ZIPF = 1.15
 MODEL = ModelSpec(embedding_dim=16, hidden=(256, 128, 64))
 N_DENSE = dense_parameter_count(MODEL, N_FIELD, N_NUMBER)
+SHORT_S, LONG_S = 1.5, 4.0  # of one measurement
 CARRIERS = ("slab", "messages", "tcp")
 NONE = np.empty(0, np.float32)
 
@@ -65,7 +66,7 @@ class Load:
     new: bool = False
     n_core: int = 1  # of the PS
     pause_s: float = STEP_S
-    seconds: float = 4.0
+    seconds: float = LONG_S
 
 
 def config_of(index: int, folder: Path, endpoint: str, keys: JobKeys, load: Load) -> NodeConfig:
@@ -190,12 +191,19 @@ def measure(load: Load) -> dict[str, float]:
     }
 
 
-def saturation(n_worker: int, rounds: int) -> dict[str, Any]:
-    """Return, for each carrier, medians of runs that take turns, and what follows for one core of a PS."""
-    loads = {carrier: Load(carrier, n_worker) for carrier in CARRIERS}
-    loads["slab_new_rows"] = Load("slab", n_worker, new=True)
-    for n_core in (1, 2):
-        loads[f"slab_full_{n_core}_threads"] = Load("slab", n_worker, n_core=n_core, pause_s=0.0)
+def saturation(n_worker: int, rounds: int, *, whole: bool = False) -> dict[str, Any]:
+    """Return, for each carrier, medians of runs that take turns, and what follows for one core of a PS.
+
+    `whole`: also with frames, with new rows, without pauses, and each for longer.
+    """
+    seconds = LONG_S if whole else SHORT_S
+    carriers = CARRIERS if whole else ("slab", "tcp")
+    loads = {carrier: Load(carrier, n_worker, seconds=seconds) for carrier in carriers}
+    if whole:
+        loads["slab_new_rows"] = Load("slab", n_worker, new=True, seconds=seconds)
+        for n_core in (1, 2):
+            full = Load("slab", n_worker, n_core=n_core, pause_s=0.0, seconds=seconds)
+            loads[f"slab_full_{n_core}_threads"] = full
     runs = [{name: measure(load) for name, load in loads.items()} for _ in range(rounds)]
     found = {}
     for name in loads:
@@ -206,4 +214,5 @@ def saturation(n_worker: int, rounds: int) -> dict[str, Any]:
             "exchanges_per_ps_core_s": round(per_core_s),
             "workers_until_saturation": round(per_core_s * STEP_S, 1),
         }
-    return {"clients": n_worker, "cores": os.cpu_count(), "saturation": found}
+    most = {f"workers_{name}": found[name]["workers_until_saturation"] for name in ("slab", "tcp")}
+    return {"clients": n_worker, "cores": os.cpu_count(), **most, "saturation": found}

@@ -24,7 +24,10 @@ ratios of CPU time per step. What was not measured says so.
 
 Needs the peers' scripts (`--peers DIR`), which are not part of this repository.
 
-    python benchmarks/ps_throughput.py --venv-tf DIR [--models dcnv2 --workers 1 2 4 --ps 1 2]
+    python benchmarks/ps_throughput.py --venv-tf DIR [--whole] [--models dcnv2 --workers 1 2 4 --ps 1 2]
+
+By default Wide & Deep for 2 s in each of 3 rounds, beside hogwild and one process: a minute. `--whole`: all
+models, 12 s, and beside frames and torch's RPC too.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
+from lengths import parsed
 from ps_runs import MODELS, Run, ours
 
 from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
@@ -92,18 +96,18 @@ def arguments() -> argparse.Namespace:
         default=os.environ.get("DLROVER_NB_VENV_TF"),
         help="virtual environment of TensorFlow, or DLROVER_NB_VENV_TF; without it: not beside it",
     )
-    parser.add_argument("--models", "--model", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--models", "--model", nargs="+", default=["wide_deep"], choices=MODELS)
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
     parser.add_argument("--ps", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument(
         "--overlap", action="store_true", help="messages travel while the next step is computed"
     )
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"), help="ours and the peers'")
     parser.add_argument("--exact-steps", type=int, help="0: do not compare losses first")
     parser.add_argument("--tcp", action="store_true", help="also over TCP, as between hosts")
-    return parser.parse_args()
+    return parsed(parser, models=list(MODELS), seconds=12)
 
 
 def script(python: str, run: Run, path: Path, *options: str, site: Path | None = None) -> dict[str, Any]:
@@ -163,12 +167,13 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
     python = sys.executable
     results = {
         "ours": ours(run),
-        "frames": ours(replace(run, carrier="frames")),
+        **({"frames": ours(replace(run, carrier="frames"))} if options.whole else {}),
         **{carrier: ours(replace(run, carrier=carrier)) for carrier in TCP if options.tcp},
         "hogwild": script(python, run, scripts / "hogwild.py", *seconds, *workers, *limit, site=site),
         "single": script(python, run, scripts / "single.py", *seconds, *update, site=site),
-        "torch_rpc": script(python, run, HERE / "torch_rpc.py", *rpc),
     }
+    if options.whole:
+        results["torch_rpc"] = script(python, run, HERE / "torch_rpc.py", *rpc)
     if options.venv_tf is not None:
         python = str(options.venv_tf / "bin" / "python")
         calls = ("--steps-per-call", str(options.tf_steps_per_call))

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+from lengths import parsed
 from qore_baselines import Optimus, Slaq
 from qore_stream import Outcome, Setting, Steering, run_stream, stream_of
 
@@ -151,12 +152,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=24, help="of a stream")
-    parser.add_argument("--loads", type=float, nargs="+", default=list(LOADS))
+    parser.add_argument("--loads", type=float, nargs="+", default=[LOADS[1]])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--default", action="store_true", help="the product with its defaults too")
-    options = parser.parse_args()
+    options = parsed(parser, seeds=3, loads=list(LOADS))
     seeds, loads, from_s = range(options.seeds), tuple(options.loads), time.monotonic()
     cells = list(product(seeds, loads))
     run = partial(run_ways, n_job=options.jobs, with_default=options.default)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -281,13 +282,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--times", type=int, default=5, help="kills of each role that are timed")
-    parser.add_argument("--kills", type=int, default=50, help="kills in the rain")
-    parser.add_argument("--epochs", type=int, default=60, help="of the job in the rain")
+    parser.add_argument("--times", type=int, default=1, help="kills of each role that are timed")
+    parser.add_argument("--kills", type=int, default=3, help="kills in the rain")
+    parser.add_argument("--epochs", type=int, default=6, help="of the job in the rain")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ray", action="store_true", help="by Ray instead of processes")
     parser.add_argument("--master", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parsed(parser, times=5, kills=50, epochs=60)
     if options.master is not None:
         run_master(options.master)
         return

@@ -29,6 +29,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # small matrices: more
 import numpy as np
 import pandas as pd
 from allreduce import N_ROW, SCRIPT, read_steps, until
+from lengths import parsed
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -56,9 +57,9 @@ def main() -> None:
     """Measure, fit, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
-    args = parser.parse_args()
+    args = parsed(parser, draws=20)
     jobs = {**gpu_jobs(args.shared), "here": measured_here(args.seconds)}
     found = {job: compared(samples, args.draws) for job, samples in jobs.items()}
     for job, figures in found.items():

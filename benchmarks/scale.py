@@ -16,12 +16,16 @@ growth_row_ns       CPU time of all exchanges for each row that they made
 growth_system_ns    the part of it in which the system finds memory: it depends on what is free, and on
                     the host of a virtual machine
 pull_ns, push_ns    CPU time of one row by kind of ids; `push` of `new` rows makes them
+workers_slab, workers_tcp
+                    workers of 10 ms steps that saturate one core of a PS, by what carries arrays
 saturation          of a real PS with real clients (`ps_saturation`), by what carries arrays: CPU milliseconds
                     of an exchange on either side, exchanges per second of a core of the PS, and how many
                     workers of 10 ms steps that is; `slab_new_rows`: each batch has 100 new rows;
                     `slab_full_n_threads`: workers compute nothing, and the PS may use n cores
 
-    python benchmarks/scale.py [--rows 20e6 --dim 16 --optimizer adagrad --kernel c --clients 6 --rounds 3]
+    python benchmarks/scale.py [--whole] [--rows 20e6 --dim 16 --optimizer adagrad --kernel c --clients 6]
+
+By default 2 million rows, and saturation of `slab` and `tcp` for 1.5 s in each of 3 rounds: a minute.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import psutil
+from lengths import parsed
 from ps_saturation import saturation
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
@@ -65,14 +70,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=float, default=20e6)
+    parser.add_argument("--rows", type=float, default=2e6)
     parser.add_argument("--dim", type=int, default=16)
     parser.add_argument("--optimizer", default="adagrad")
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"))
     parser.add_argument("--clients", type=int, default=6, help="of the PS whose saturation is measured")
     parser.add_argument("--rounds", type=int, default=3, help="of that; medians count")
     parser.add_argument("--only-saturation", action="store_true", help="leave out what grows a table")
-    return parser.parse_args()
+    return parsed(parser, rows=20e6)
 
 
 def ids_of(rows: Ids) -> Ids:
@@ -148,7 +153,7 @@ def main() -> None:
     """Measure and print."""
     options = arguments()
     os.environ[VARIABLE] = options.kernel
-    served = saturation(options.clients, options.rounds) if options.clients else {}
+    served = saturation(options.clients, options.rounds, whole=options.whole) if options.clients else {}
     for name, value in served.get("saturation", {}).items():
         print(f"  {name:20} {value}", flush=True)
     found = {} if options.only_saturation else table(options)

@@ -32,6 +32,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import psutil
 from handed_out import HandedOut, percentile_ms
+from lengths import parsed
 from scale_nodes import Nodes
 
 from dlrover_nb.core.clock import SystemClock
@@ -132,8 +133,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=20.0)
+    options = parsed(parser, seconds=60.0)
     found = measure(options.workers, options.seconds)
     for name, value in found.items():
         print(f"  {name:20} {value}")

@@ -25,6 +25,7 @@ import numpy as np
 import plain_node
 import ps_processes
 import zmq
+from lengths import parsed
 
 from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.models.built_in import dense_parameter_count
@@ -201,9 +202,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=SHAPES)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--exchanges", type=int, default=100, help="of each in a turn")
-    options = parser.parse_args()
+    options = parsed(parser, rounds=9)
     keep_freed(Role.WORKER)
     runs = {}
     for name in options.shapes:

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lengths import parsed
 from soak_faults import FAULTS, names
 from soak_job import BATCH, PIECE, rss_mib, soaked
 from soak_rows import RATE
@@ -228,12 +229,12 @@ def _leave(signal_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30.0, help="of faults on the real job")
+    parser.add_argument("--minutes", type=float, default=0.5, help="of faults on the real job")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--burst-s", type=int, default=15, help="of reports in each three hours of the week")
     parser.add_argument("--workers", type=int, default=1000, help="of the week's job")
-    parser.add_argument("--no-week", action="store_true", help="the real job alone")
-    options = parser.parse_args()
+    parser.add_argument("--no-week", action="store_true", default=True, help="the real job alone")
+    options = parsed(parser, minutes=30.0, no_week=False)
     signal.signal(signal.SIGTERM, _leave)
     began_s = time.monotonic()
     found: dict[str, object] = {"benchmark": "soak"}

@@ -41,6 +41,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+from lengths import parsed
 from scipy.stats import binom, kendalltau
 from staleness_data import Setting, sample_of, with_other_seeds
 
@@ -327,11 +328,9 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--full", action="store_true", help="10 seeds, and all rows")
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part not in NOT_RUN]
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["gba", "overhead"])
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"), help="where criteo/ is")
-    options = parser.parse_args()
+    options = parsed(parser, parts=[part for part in PARTS if part not in NOT_RUN])
     options.times = 4 if options.full else 1
     options.seeds = 10 if options.full else options.seeds
     line: dict[str, object] = {"benchmark": "staleness", "seeds": options.seeds}

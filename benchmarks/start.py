@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from lengths import parsed
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -111,10 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--settle", type=float, default=15.0, help="seconds of training before the growth")
-    parser.add_argument("--kinds", nargs="+", default=["ray", "local"])
-    options = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--settle", type=float, default=5.0, help="seconds of training before the growth")
+    parser.add_argument("--kinds", nargs="+", default=["local"])
+    options = parsed(parser, rounds=5, settle=15.0, kinds=["ray", "local"])
     found: dict[str, object] = {"benchmark": "start", "rounds": options.rounds}
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images set it; what is installed is compiled once
     with tempfile.TemporaryDirectory(prefix="dlr") as root:

@@ -44,6 +44,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import numpy as np
+from lengths import parsed
 
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
 from dlrover_nb.core.structs.job.tuning import StartMethod
@@ -338,9 +339,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=150)
-    options = parser.parse_args()
+    options = parsed(parser, seeds=5)
     found = {name: measure(options.seeds, options.jobs, setting) for name, setting in SETTINGS.items()}
     for name, values in found.items():
         show(name, values)

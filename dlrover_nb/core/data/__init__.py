@@ -13,5 +13,6 @@ workers.
 from dlrover_nb.core.data.encode import Batch
 from dlrover_nb.core.data.reader import ShardReader
 from dlrover_nb.core.data.selection.feature_spec import make_features
+from dlrover_nb.core.data.storage.encoded_rows import EncodedRows, encoded_rows
 
-__all__ = ["Batch", "ShardReader", "make_features"]
+__all__ = ["Batch", "EncodedRows", "ShardReader", "encoded_rows", "make_features"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.data.encode import encode
-from dlrover_nb.core.data.source import open_source
+from dlrover_nb.core.data.source import Versioned, open_source
 from dlrover_nb.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dlrover_nb.core.data.encode import Batch
+    from dlrover_nb.core.data.storage.encoded_rows import EncodedRows
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import DataSpec
 
@@ -27,6 +28,8 @@ class ShardReader:
         What `make_features` made of them when the job was submitted.
     folder
         The job's run folder, where a user's own object lies.
+    encoded
+        What this machine keeps of rows that were encoded before; None: nothing.
 
     Raises
     ------
@@ -34,7 +37,15 @@ class ShardReader:
         When the file does not have the rows that it had then.
     """
 
-    def __init__(self, data: DataSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        data: DataSpec,
+        features: FeatureSpec,
+        *,
+        folder: Path | None = None,
+        encoded: EncodedRows | None = None,
+    ) -> None:
+        self._encoded = encoded
         self._source = open_source(data, folder, features=features)
         self._features = features
         numeric, categorical = ([c.name for c in features.numeric], [c.name for c in features.categorical])
@@ -56,4 +67,17 @@ class ShardReader:
         """
         if not 0 <= start <= stop <= (stop if self._n_row is None else self._n_row):
             raise InvalidValueError(f"rows must be within [0, {self._n_row}), got [{start}, {stop})")
+        if self._encoded is None or not isinstance(self._source, Versioned):
+            return self._read(start, stop)
+        version = self._source.content_version(start, stop)
+        if version is None:
+            return self._read(start, stop)
+        batch = self._encoded.get(start, stop, version)
+        if batch is None:
+            batch = self._read(start, stop)
+            if self._source.content_version(start, stop) == version:  # not written meanwhile
+                self._encoded.put(start, stop, version, batch)
+        return batch
+
+    def _read(self, start: int, stop: int) -> Batch:
         return encode(self._source.read(start, stop, self._columns), self._features, start)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from dlrover_nb.core.data.kinds import Kind
 from dlrover_nb.core.data.objects.own_source import OwnSource
 from dlrover_nb.core.data.storage.file_set import FilesSource, OneFile
 from dlrover_nb.core.data.storage.listing import files_again, find_files
+from dlrover_nb.core.data.storage.versions import version_of
 from dlrover_nb.core.data.types.agreement import read_types
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.job.datafiles import TEXT
@@ -61,9 +62,25 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Versioned(Protocol):
+    """A source that knows whether its rows are those that it had before."""
+
+    def content_version(self, start: int, stop: int) -> str | None:
+        """Return the version of the content of rows [start, stop) now; None where it is not known."""
+        ...
+
+
+class _PackagedRows(ParquetSource):
+    """Rows that ship with the package: no submit looks at the content of their file."""
+
+    def content_version(self, start: int, stop: int) -> str | None:  # noqa: ARG002 - the file has one version
+        return version_of(CENSUS_FILE, "")
+
+
 Opener = Callable[[DataSpec, Path | None], Source]  # of the data, and of the job's run folder
 SOURCES: Mapping[str, Opener] = {
-    DataFormat.CENSUS: lambda _, __: ParquetSource(
+    DataFormat.CENSUS: lambda _, __: _PackagedRows(
         CENSUS_FILE, dict.fromkeys(CENSUS_CODES, Kind.CATEGORICAL)
     ),
     DataFormat.OWN: lambda data, folder: OwnSource(data.path, folder),

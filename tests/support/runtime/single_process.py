@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dlrover_nb.core.data import EncodedRows
     from dlrover_nb.core.runtime.exchange.push_pull import BatchShare, Form
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.exchange_spec import ExchangeSpec
@@ -192,6 +193,7 @@ def train_single(
     n_thread: int = 1,
     store: ParameterStore | None = None,
     folder: Path | None = None,
+    encoded: EncodedRows | None = None,
 ) -> SingleRun:
     """Train and evaluate a job in this process.
 
@@ -205,10 +207,12 @@ def train_single(
         The first parameters; None: they are made.
     folder
         Where a user's own code lies.
+    encoded
+        What is kept of rows that were encoded before.
     """
     set_threads(n_thread)
     clock, losses = SystemClock(), list[float]()
-    reader = ShardReader(spec.data, features)
+    reader = ShardReader(spec.data, features, encoded=encoded)
     trainer = Trainer(
         replace(spec, overlap=False),
         features,

@@ -49,6 +49,8 @@ class ParquetSource:
         self.types = {field.name: plain_type(field.type) for field in self._file.schema_arrow}
         self.kinds = {name: given.get(name) or kind_of(kind) for name, kind in self.types.items()}
         self._spill = spill or Spill()
+        stat = path.stat()
+        self._version = path, stat.st_ino, stat.st_size, stat.st_mtime_ns  # one written since is another file
         self._cache: OrderedDict[tuple[int, tuple[str, ...]], pa.Table] = OrderedDict()
 
     def read(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
@@ -85,11 +87,11 @@ class ParquetSource:
 
     def _rows(self, group: int, low: int, high: int, columns: tuple[str, ...]) -> pa.Table:
         """Return some rows of a group; of a large one that is not the only one, from where it was spilled."""
-        spilled = self._spill.get((self._path, group, columns))
+        spilled = self._spill.get((self._version, group, columns))
         if spilled is not None:
             return spilled.read(low, high)
         table = self._group(group, columns)
-        if len(self._starts) > 2 and self._spill.put((self._path, group, columns), table):
+        if len(self._starts) > 2 and self._spill.put((self._version, group, columns), table):
             del self._cache[group, columns]
         return table.slice(low, high - low)
 

@@ -46,7 +46,7 @@ class DataCache:
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        self.folder, self._most_bytes = folder, most_bytes
+        self.folder, self.most_bytes = folder, most_bytes
 
     def get(self, key: str, write: Callable[[Path], None]) -> Path:
         """Return the file of a key; where there is none, `write` fills a file of the given path.
@@ -96,7 +96,7 @@ class DataCache:
                 elif path.suffix == _PART and time.time() - stat.st_mtime > _ABANDONED_S:
                     path.unlink()
         n_total = sum(size for _, size, _ in entries)
-        most = min(self._most_bytes, (shutil.disk_usage(self.folder).free + n_total) // 2)
+        most = min(self.most_bytes, (shutil.disk_usage(self.folder).free + n_total) // 2)
         for _, size, path in sorted(entries):
             if n_total <= most:
                 return

@@ -32,6 +32,7 @@ from dlrover_nb.core.data.storage.cache import check_room, data_cache
 from dlrover_nb.core.data.storage.listing import name_of
 from dlrover_nb.core.data.storage.partitions import partitions, values_of, with_partitions
 from dlrover_nb.core.data.storage.remote import RemoteFile
+from dlrover_nb.core.data.storage.versions import version_of
 from dlrover_nb.core.data.types.agreement import aligned, check_same, common_types, joined
 from dlrover_nb.core.errors import InvalidValueError, NotFoundError
 from dlrover_nb.core.structs.data.column_types import column_types
@@ -211,6 +212,18 @@ class FilesSource:
         source, name = self._file(i).source, self.files[i].name
         within = [column for column in columns if column in source.types] or list(source.types)[:1]
         return with_partitions(source.read(start, stop, within), values_of(name), columns)
+
+    def content_version(self, start: int, stop: int) -> str | None:
+        """Return the version of the content of rows [start, stop) now; None where it is not known."""
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        last = max(first + 1, int(np.searchsorted(self._starts, stop, side="left")))
+        versions = []
+        for i in range(min(first, len(self.files) - 1), min(last, len(self.files))):
+            version = version_of(self._file(i).path, self.files[i].identity)
+            if version is None:
+                return None
+            versions.append(version)
+        return "\n".join(versions)
 
     def some(self, n_file: int, after: int) -> Iterator[tuple[int, OneFile, str]]:
         """Yield (first row, rows, name) of a few files that have rows behind row `after`, spread evenly."""

@@ -21,7 +21,7 @@ from dlrover_nb.client.rows import Rows
 from dlrover_nb.client.session import session
 from dlrover_nb.client.shards import Source
 from dlrover_nb.core.codec import from_checked_json
-from dlrover_nb.core.data import ShardReader
+from dlrover_nb.core.data import ShardReader, encoded_rows
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
 from dlrover_nb.core.models.learner import set_threads
 from dlrover_nb.core.models.matmul import fast_matmul
@@ -158,7 +158,8 @@ class Training:
     def __init__(self, config: NodeConfig, joined: Session, origin: tuple[tuple[str, str], ...] = ()) -> None:
         self._spec, self._features, self._joined = config.spec, config.features, joined
         folder = self._folder = Path(config.folder)
-        self._reader = ShardReader(self._spec.data, self._features, folder=folder)
+        encoded = encoded_rows(self._spec.data, self._features) if self._spec.n_epoch > 1 else None
+        self._reader = ShardReader(self._spec.data, self._features, folder=folder, encoded=encoded)
         self._replica = Replica(self._spec, self._features, folder=folder)
         for url, sha256 in origin:  # newer parameters of the job itself replace them later
             self._replica.take(part_of(read_url(url, sha256)))

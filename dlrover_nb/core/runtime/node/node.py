@@ -171,7 +171,7 @@ def _serve_worker(
     limit: AnyLimits,
 ) -> None:
     _import_for_worker()
-    from dlrover_nb.core.data import ShardReader  # noqa: PLC0415 - a PS takes no pyarrow
+    from dlrover_nb.core.data import ShardReader, encoded_rows  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
     from dlrover_nb.core.models.matmul import fast_matmul  # noqa: PLC0415 - the same
     from dlrover_nb.core.runtime.worker.trainer import Trainer  # noqa: PLC0415 - the same
@@ -187,7 +187,8 @@ def _serve_worker(
     agent.apply_limits = apply
     set_threads(n_thread(config.cpu))
     folder = Path(config.folder)
-    reader = ShardReader(config.spec.data, config.features, folder=folder)
+    encoded = encoded_rows(config.spec.data, config.features) if config.spec.n_epoch > 1 else None
+    reader = ShardReader(config.spec.data, config.features, folder=folder, encoded=encoded)
     trainer = Trainer(config.spec, config.features, reader, accounting, folder=folder)
     accounting.gpus = gpus_here() if trainer.learner.is_on_gpu else None
     worker = Worker(context, config, agent=agent, accounting=accounting, clock=clock, trainer=trainer)
@@ -198,6 +199,8 @@ def _serve_worker(
     ):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
+    if encoded is not None:
+        _log.info("%s ends: %s", config.node, encoded.uses)
 
 
 def _import_for_worker() -> None:
