@@ -20,12 +20,12 @@ import logging
 import os
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.processor import cpu_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,6 @@ VARIABLE = "DLROVER_NB_MATMUL"
 CHOICES = ("", "mkl", "onednn")
 LEAST_WORK = 1 << 20  # multiplications of a product below which a call of oneDNN costs more than it saves
 LEAST_SIDE = 8  # nearly vectors: MKL is as fast
-_CPU_INFO = Path("/proc/cpuinfo")
 
 _mm_into = torch.ops.aten.mm.out
 _addmm_into = torch.ops.aten.addmm.out
@@ -57,7 +56,8 @@ def fast_matmul() -> Iterator[bool]:
     choice = os.environ.get(VARIABLE, "")
     if choice not in CHOICES:
         raise InvalidValueError(f"{VARIABLE} must be mkl or onednn, got {choice!r}; or leave it unset")
-    if choice == "mkl" or not (choice or is_held_back(_vendor(), torch.backends.cpu.get_cpu_capability())):
+    vendor, capability = cpu_info("vendor_id"), torch.backends.cpu.get_cpu_capability()
+    if choice == "mkl" or not (choice or is_held_back(vendor, capability)):
         yield False
         return
     _log.info("oneDNN multiplies matrices instead of MKL; %s=mkl leaves it to MKL", VARIABLE)
@@ -94,15 +94,6 @@ def _replaced() -> Any:  # noqa: ANN401 - torch.library has no types
 def _has_both() -> bool:
     backends: Any = torch.backends  # without types
     return bool(backends.mkl.is_available() and backends.mkldnn.is_available())
-
-
-def _vendor() -> str:
-    """Return the maker of the processor; empty where the system does not say."""
-    try:
-        lines = _CPU_INFO.read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 def _mm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

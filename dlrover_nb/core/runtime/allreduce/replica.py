@@ -9,6 +9,7 @@ the same sums in the same order, so their parameters are the same to the bit.
 from __future__ import annotations
 
 import io
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,8 @@ class Replica:
         Sums of the dense gradients of this step, and room for the tail of `bind`.
     n_row, n_batch, loss
         Rows and batches of this step, and the sum of the rows' losses.
+    batch_s
+        How long the gradients of the last batch took, without the reading of its parameters.
     """
 
     def __init__(self, spec: JobSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
@@ -59,6 +62,7 @@ class Replica:
         self.store = ParameterStore(spec.model, features.n_table_row, self._n_dense)
         self.store.init_dense(self.learner.values)
         self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
+        self.batch_s = 0.0
         self.bind(0)
 
     def bind(self, n_tail: int) -> None:
@@ -82,7 +86,9 @@ class Replica:
     def learn(self, batch: PreparedBatch) -> str:
         """Add the gradients of a batch to the step; return why they cannot be used, and were not added."""
         rows = self.store.pull(batch.rows)
+        began_s = time.perf_counter()
         gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        self.batch_s = time.perf_counter() - began_s
         self.n_batch += 1
         if why := self._check.why_unusable(batch, rows, gradients):
             return why

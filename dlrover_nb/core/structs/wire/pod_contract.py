@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import Averages, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE
 from dlrover_nb.core.structs.plan.capacity import Capacity
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 
 JOB_FOLDER = "/dlrover-nb/job"  # the job's Secret
@@ -65,6 +66,8 @@ class PodJob:
     origin
         Files of the checkpoint that an all-reduce job begins from, each with its checksum; the master writes
         them.
+    batch_costs
+        As in `NodeConfig`; the master writes them.
     """
 
     spec: JobSpec
@@ -77,6 +80,7 @@ class PodJob:
     capacity: Capacity | None = None
     owner: str = "Job"
     origin: tuple[tuple[str, str], ...] = ()
+    batch_costs: tuple[BatchCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
