@@ -24,7 +24,7 @@ from dlrover_nb.client.shards import Source
 from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.data import ShardReader
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
-from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.learner import device_of, set_threads
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
@@ -160,7 +160,8 @@ class Training:
         self._spec, self._features, self._joined = config.spec, config.features, joined
         folder = self._folder = Path(config.folder)
         self._reader = ShardReader(self._spec.data, self._features, folder=folder)
-        self._replica = Replica(self._spec, self._features, folder=folder)
+        device = device_of(self._spec.device, config.gpu)
+        self._replica = Replica(self._spec, self._features, folder=folder, device=device)
         for url, sha256 in origin:  # newer parameters of the job itself replace them later
             self._replica.take(part_of(read_url(url, sha256)))
         self._rows = Rows(Source(self._features.n_train), self._opened)

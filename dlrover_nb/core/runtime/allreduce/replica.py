@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.learner import CPU, Learner
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
@@ -42,6 +42,8 @@ class Replica:
         The job and its columns.
     folder
         The run folder, where a user's own code lies.
+    device
+        Where batches are computed; parameters and sums stay in the memory of the host.
 
     Attributes
     ----------
@@ -53,10 +55,17 @@ class Replica:
         How long the gradients of the last batch took, without the reading of its parameters.
     """
 
-    def __init__(self, spec: JobSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        features: FeatureSpec,
+        *,
+        folder: Path | None = None,
+        device: torch.device = CPU,
+    ) -> None:
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(
-            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder, device=device
         )
         self._n_dense, self._width = len(self.learner.values), spec.model.row_width
         self.store = ParameterStore(spec.model, features.n_table_row, self._n_dense)
