@@ -1,11 +1,15 @@
-"""One member of two at half speed: shares by AntDT-DD and LB-BSP beside even ones and torch's own DDP.
+"""AntDT-DD beside LB-BSP and even batches, on workers of two kinds, as real processes.
 
-All have the same model and the same global batch. Samples/s of the last seconds of each run, when shares have
-settled; `over_ddp` and `over_lb_bsp` are medians of the ratios of DD within a round (AntDT: +12 to +48 %
-against DDP and LB-BSP, on GPUs of two series). The same with parameter servers and measured bounds of
-mini-batches: `ps_over_even`, `ps_over_lb_bsp` (`dd_ps`).
+all-reduce  two workers with quotas of .6 and .2 cores, whose memory holds one even batch: shares by measured
+            costs, in turn within one job (`dd_allreduce.py`, a minute)
+PS          the same two workers with a parameter server, a job each (`dd_ps.py`, 3 minutes a round)
+programs    of users (`client.elastic`), one of two at half speed, where only speeds are known, beside torch's
+            own DDP: samples/s of the last seconds of each run, when shares have settled; `over_ddp` and
+            `over_lb_bsp` are medians of the ratios within a round (2 minutes a round)
 
-    python benchmarks/dd.py [--rounds 3] [--seconds 24] [--ps-rounds 3]
+AntDT has +12 to +48 % over DDP and LB-BSP, on GPUs of two series.
+
+    python benchmarks/dd.py [--rounds 1] [--ps-rounds 0] [--program-rounds 0] [--seconds 24]
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dd_allreduce
 import dd_ps
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
 from lengths import parsed
@@ -42,24 +47,32 @@ def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--ps-rounds", type=int, default=0)
-    args = parsed(parser, rounds=3, seconds=24.0, ps_rounds=3)
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    parser.add_argument("--program-rounds", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=24.0, help="of each run of a user's program")
+    args = parsed(parser, rounds=1, ps_rounds=3, program_rounds=3)
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"
-        cluster = connect("local", cpus=CORES)
-        try:
-            for number in range(args.rounds):
-                for kind in KINDS if number % 2 else reversed(KINDS):
-                    folder = Path(name) / f"{kind.replace('_', '-')}-{number}"
-                    folder.mkdir()
-                    run(cluster, folder, KINDS[kind], args.seconds)
-                    found[kind].append(last_rate(folder))
-        finally:
-            cluster.shutdown(force=True)
-        with_ps = dd_ps.measured(args.ps_rounds) if args.ps_rounds else {}
-    print(json.dumps({**(figures(found) if args.rounds else {}), **with_ps}))
+        measured = dd_allreduce.measured(args.rounds, Path(name)) if args.rounds else {}
+        measured |= dd_ps.measured(args.ps_rounds) if args.ps_rounds else {}
+        measured |= programs(Path(name), args.program_rounds, args.seconds) if args.program_rounds else {}
+    print(json.dumps(measured))
+
+
+def programs(home: Path, n_round: int, seconds: float) -> dict[str, object]:
+    """Let programs of users train, with one slow member."""
+    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    cluster = connect("local", cpus=CORES)
+    try:
+        for number in range(n_round):
+            for kind in KINDS if number % 2 else reversed(KINDS):
+                folder = home / f"{kind.replace('_', '-')}-{number}"
+                folder.mkdir()
+                run(cluster, folder, KINDS[kind], seconds)
+                rates[kind].append(last_rate(folder))
+    finally:
+        cluster.shutdown(force=True)
+    return figures(rates)
 
 
 def run(cluster: Cluster, folder: Path, solution: SolutionName | None, seconds: float) -> None:

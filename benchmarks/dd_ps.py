@@ -7,7 +7,7 @@ batch, so that LB-BSP cannot give the fast worker more than fits, and DD lets it
 for one update. `samples_per_s` counts from the time at which what a method does has settled; ratios are
 medians of rounds.
 
-Called by `dd.py --ps`.
+Called by `dd.py --ps-rounds`.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ WIDTH = 1 << 15  # numbers that each row keeps for the backward pass, several ti
 class Wide(torch.nn.Module):
     """A model whose activations take most of a worker's memory, with a fixed cost per mini-batch."""
 
+    width, fixed_s = WIDTH, FIXED_S
+
     def __init__(self, columns: Any) -> None:
         super().__init__()
         self.inner = torch.nn.Linear(columns.n_numeric, 16)
-        self.scale = torch.nn.Parameter(torch.linspace(-1, 1, WIDTH))
+        self.scale = torch.nn.Parameter(torch.linspace(-1, 1, self.width))
         self.out = torch.nn.Linear(16, 1)
 
     def forward(self, embedded: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
         if self.training:
-            time.sleep(FIXED_S)
+            time.sleep(self.fixed_s)
         inner = torch.tanh(self.inner(dense) + embedded.sum((1, 2)).unsqueeze(1))
-        wide = torch.sin(inner.repeat(1, WIDTH // 16) * self.scale)
+        wide = torch.sin(inner.repeat(1, self.width // 16) * self.scale)
         mixed = torch.sigmoid(wide) * wide
         return (self.out(inner) + mixed.mean(1, keepdim=True)).squeeze(1)
 

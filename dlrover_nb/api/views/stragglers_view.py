@@ -30,7 +30,11 @@ _NODES: Columns[tuple[NodeTimes, float | None]] = Columns(
 _STRAGGLERS: Columns[Straggler] = Columns(fields("node role pace iter_s peers_s ratio window_s since_s rule"))
 _PROPOSED: Columns[Proposed] = Columns(fields("action=action.words reason is_global=action.is_global"))
 _COSTS: Columns[tuple[str, BatchCost]] = Columns(
-    fields("node=0 fixed_s=1.fixed_s row_s=1.row_s least=1.least most=1.most")
+    {
+        **fields("node=0 fixed_s=1.fixed_s row_s=1.row_s least=1.least most=1.most device=1.device"),
+        "measured_by": lambda n: n[1].job or None,
+        "measured_at_s": lambda n: n[1].at_s if n[1].job else None,
+    }
 )
 _ERRORS: Columns[NodeErrors] = Columns(fields("node role n_retryable n_unretryable window_s"))
 

@@ -23,6 +23,7 @@ from dlrover_nb.core.controller.analyst import Analyst
 from dlrover_nb.core.controller.budget_watch import BudgetWatch
 from dlrover_nb.core.controller.decision_handler import DecisionHandler, Orders
 from dlrover_nb.core.controller.decision_view import DecisionBrief, DecisionView
+from dlrover_nb.core.controller.measured.batch_costs import CostsOfBatches
 from dlrover_nb.core.controller.measured.measurement import Measurement
 from dlrover_nb.core.controller.measured.rollup import Rollup
 from dlrover_nb.core.controller.mitigations.mitigation_book import MitigationBook
@@ -133,6 +134,7 @@ class Controller:
         self.at_s = job.at_s  # of the last event
         self._state, self._story = JobState(job), Story()
         self._rollup, self._measured = Rollup(s.row_s, job.at_s), Measurement(s, job.spec, job.n_sample_total)
+        self._costs = CostsOfBatches(job.spec.name, job.program)
         self._rollouts = Rollouts(job.spec.plan, self._story)
         self._allotted = Allotted(self._state, self._story, self._rollouts)
         self._book, self._undo = ProposalBook(job.spec.name, self._story), UndoLog()
@@ -439,12 +441,13 @@ class Controller:
             self._measured.restart(event.plan, at_s)
             if event.plan is not None and not self._rollouts.markers:
                 self._rollouts.mark(PlanMarker(at_s, event.plan, 0.0, None))
+        costs: Orders = self._costs.add(event.sample, at_s)
         windows = self._measured.add(event.sample, at_s)
         if not windows:
-            return ()
+            return costs
         self._rollouts.measured(windows)
         scored = self._rollouts.score(at_s, least=self._settings.n_outcome)
-        return scored + self.reviews.review(windows[0].plan, at_s, is_scored=bool(scored))
+        return costs + scored + self.reviews.review(windows[0].plan, at_s, is_scored=bool(scored))
 
     def _out_of_memory(self, event: NodeOutOfMemory) -> Orders:
         at_mib = f"{event.memory_mib:,.0f} MiB"

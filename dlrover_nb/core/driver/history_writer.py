@@ -21,18 +21,22 @@ from dlrover_nb.core.commands.facts import CommandFacts, audit_row
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.audit.trail import AuditStore
+from dlrover_nb.core.history.stores.batch_costs import BatchCostStore
 from dlrover_nb.core.history.stores.quality_curves import CurveStore
 from dlrover_nb.core.structs.decisions.commands import Asker, Entry, Stage, decide
 from dlrover_nb.core.structs.decisions.decisions import Decision, Proposal
 from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.job.secrets import for_storage, secret_values
+from dlrover_nb.core.structs.job.solution_names import MEASURES
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past_jobs import SeriesRow
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.rows import Record
     from dlrover_nb.core.structs.decisions.commands import AuditRow
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.views.events import Remember
     from dlrover_nb.core.structs.views.past_jobs import JobCurve, PastJob
 
@@ -65,6 +69,24 @@ def past_curves(url: str | None, optimizer: str) -> tuple[JobCurve, ...]:
             store.close()
     except DlroverError as error:
         logger.warning("curves of quality cannot be used: %s", error)
+        return ()
+
+
+def past_costs(url: str | None, spec: JobSpec, program: str) -> tuple[BatchCost, ...]:
+    """Return what earlier jobs of a program measured of mini-batches, as `examples` returns jobs.
+
+    None for a job whose workers need not know that.
+    """
+    if not program or spec.stragglers not in MEASURES or spec.sync not in {Sync.BSP, Sync.ALLREDUCE}:
+        return ()
+    try:
+        store = BatchCostStore(url)
+        try:
+            return store.costs(program)
+        finally:
+            store.close()
+    except DlroverError as error:
+        logger.warning("earlier costs of mini-batches cannot be used: %s", error)
         return ()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-REVISION = "0008"  # the newest of migrations/versions; later ones sort behind earlier ones
+REVISION = "0009"  # the newest of migrations/versions; later ones sort behind earlier ones
 VERSION_TABLE = "dlrover_nb_revision"  # Alembic's own name may be another program's in a shared database
 OWNER_LENGTH = 128
 
@@ -269,6 +269,16 @@ quality_curves = Table(  # also of a job that never ran: a rehearsal needs its f
     Column("learning_rate", Float, nullable=False),
     Column("record", Text, nullable=False),
     Index("quality_curves_by_model", "model", "optimizer", "at_s"),
+)
+
+batch_costs = Table(  # of one program and kind of device the newest measurement alone
+    "batch_costs",
+    metadata,
+    Column("program", String(64), primary_key=True),
+    Column("device", String(160), primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("job", String(64), nullable=False),
+    Column("record", Text, nullable=False),
 )
 
 OF_A_RUN = (traits, phases, proposals, decisions, mitigations, outcomes, fits, series)

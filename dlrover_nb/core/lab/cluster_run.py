@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,7 @@ from dlrover_nb.core.brain.queue_order import ORDERS, QueueState, share_of
 from dlrover_nb.core.lab.adviser import Adviser, Moment, next_wait_s, noisy
 from dlrover_nb.core.lab.results import JobResult, RunResult
 from dlrover_nb.core.lab.slow_workers import Episode, SlowWorkers
+from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.simulator import SimCluster
 from dlrover_nb.core.simulator.engine import Engine
 from dlrover_nb.core.structs.cluster.waits import Holder
@@ -36,6 +37,7 @@ from dlrover_nb.core.structs.plan.bounds import Quota
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, check_fits, plan_needs
 from dlrover_nb.core.structs.plan.queued_jobs import WaitingOffer
 from dlrover_nb.core.structs.plan.resources import CPU_STEP
+from dlrover_nb.core.structs.views.past_jobs import PastJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +61,8 @@ class Running:
     slow: SlowWorkers
     left: float
     plan: ResourcePlan
+    alone_s: float  # on its request
+    first: ResourcePlan  # that it began on
     places: list[Place] = field(default_factory=list)
     leaving: list[Place] = field(default_factory=list)  # beside the new nodes, until they work
     samples_per_s: float = 0.0  # without slow workers; 0: it does not train
@@ -131,6 +135,7 @@ class ClusterRun:
         self._use: list[tuple[float, float]] = [(0.0, 0.0)]
         self._waiting: dict[str, Running] = {}
         self._running: dict[str, Running] = {}
+        self._policy, self._past = policy, list[PastJob]()
         self._released = -1  # releases after which the queue was last looked at
         whole = self._cluster.capacity
         generators = np.random.default_rng(seed).spawn(len(jobs))
@@ -142,8 +147,8 @@ class ClusterRun:
     def _made(self, job: LabJob, policy: OwnPolicy, rng: np.random.Generator) -> Running:
         noise, slowness = rng.spawn(2)
         slow = SlowWorkers(job.spec.sync, self._contender.stragglers, self._world, slowness)
-        adviser = Adviser(job, policy, self._world)
-        return Running(job, noise, adviser, slow, float(job.n_sample), job.spec.plan)
+        adviser, plan = Adviser(job, policy, self._world), job.spec.plan
+        return Running(job, noise, adviser, slow, float(job.n_sample), plan, job.alone_s, plan)
 
     def run(self, seed: int) -> RunResult:
         """Run until all jobs have ended, and return what came of it."""
@@ -155,13 +160,24 @@ class ClusterRun:
             jobs=tuple(map(_result, self.jobs)),
             use=tuple(self._use),
             cores=self._cluster.capacity.total_cpu,
+            is_warm=self._contender.warm_start,
         )
 
     # queue
 
     def _arrive(self, each: Running) -> None:
+        if self._contender.warm_start:
+            self._start_warm(each)
         self._waiting[each.job.name] = each
         self._admit()
+
+    def _start_warm(self, each: Running) -> None:
+        """Let a job begin as the product would: on what similar jobs ended on that have ended before."""
+        spec = each.job.spec
+        start = warm_start(spec, self._cluster.capacity, each.job.traits, self._past)
+        each.job = replace(each.job, spec=replace(spec, plan=start.plan))
+        each.adviser = Adviser(each.job, self._policy, self._world)
+        each.plan = each.first = start.plan
 
     def _admit(self) -> None:
         """Start who may start now."""
@@ -226,7 +242,7 @@ class ClusterRun:
             return
         del self._waiting[each.job.name]
         self._running[each.job.name] = each
-        each.plan, each.places = plan, places
+        each.plan, each.first, each.places = plan, plan, places
         each.begun_at_s = each.since_s = self._engine.now_s
         self._note_use()
         self._engine.after(self._world.start_s, lambda: self._train(each))
@@ -273,6 +289,7 @@ class ClusterRun:
             return
         self._advance(each)
         each.left, each.ended_at_s, each.samples_per_s = 0.0, self._engine.now_s, 0.0
+        self._past.append(PastJob(each.job.traits, each.first, each.plan))
         self._cluster.release((*each.places, *each.leaving))
         each.places, each.leaving = [], []
         del self._running[each.job.name]
@@ -434,7 +451,7 @@ def _result(each: Running) -> JobResult:
         owner=job.spec.owner,
         jct_s=took_s,
         queued_s=each.begun_at_s - job.at_s,
-        alone_s=job.alone_s,
+        alone_s=each.alone_s,
         ended_at_s=each.ended_at_s,
         core_s=each.core_s,
         used_core_s=each.used_core_s,
@@ -444,4 +461,6 @@ def _result(each: Running) -> JobResult:
         n_question=each.n_question,
         in_time=None if job.deadline_after_s is None else took_s <= job.deadline_after_s,
         last=each.plan.short,
+        first_nodes=(each.first.worker.count, each.first.ps.count),
+        last_nodes=(each.plan.worker.count, each.plan.ps.count),
     )

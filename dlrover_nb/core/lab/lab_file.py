@@ -66,6 +66,9 @@ class Workload:
         Length of a job: median, standard deviation of the logarithm, and the most.
     spread
         Standard deviation of the logarithm of a drawn truth's coefficients.
+    families, kinship
+        Kinds of jobs that come again and again, 0: each job is of its own; and the standard deviation of the
+        logarithm of a coefficient between jobs of one kind. Only jobs of one kind can learn from each other.
     owners
         Teams among whom jobs are drawn.
     deadlines, slack
@@ -87,6 +90,8 @@ class Workload:
     hours: tuple[float, float] = (2.0, 0.8)
     max_hours: float = 48.0
     spread: float = 0.5
+    families: int = 0
+    kinship: float = 0.1
     owners: int = 4
     deadlines: float = 0.0
     slack: tuple[float, float] = (1.1, 2.0)
@@ -102,8 +107,9 @@ class Workload:
         _check.above_zero("median hours of a job", self.hours[0])
         _check.above_zero("max_hours", self.max_hours)
         _check.at_least("owners", self.owners, 1)
+        _check.within("families", self.families, 0, 1000)
         _check.within("deadlines", self.deadlines, 0, 1)
-        for name in ("spread", "estimate_error"):
+        for name in ("spread", "estimate_error", "kinship"):
             _check.at_least(name, getattr(self, name), 0)
         _check.above_zero("least slack", self.slack[0])
         _check.at_least("most slack", self.slack[1], self.slack[0])
@@ -120,11 +126,17 @@ class Workload:
     def words(self) -> str:
         """It in a sentence."""
         truth = "measured tables" if self.tables else "machines whose parts overlap"
+        jobs = f"{self.jobs:,} job{'s' * (self.jobs != 1)}"
         if self.history_days is not None:
-            return f"own jobs of {self.history_days:g} days of the history, by their last fits"
+            return f"own jobs of {_days(self.history_days)} of the history, by their last fits"
         if self.trace:
-            return f"up to {self.jobs:,} jobs of {self.days:g} days of {Path(self.trace).name}, by {truth}"
-        return f"{self.jobs:,} drawn jobs in {self.days:g} day{'s' * (self.days != 1)}, by {truth}"
+            return f"up to {jobs} of {_days(self.days)} of {Path(self.trace).name}, by {truth}"
+        kinds = f" of {self.families} kind{'s' * (self.families != 1)}" if self.families else ""
+        return f"{jobs.replace('job', 'drawn job')}{kinds} in {_days(self.days)}, by {truth}"
+
+
+def _days(n: float) -> str:
+    return f"{n:g} day{'s' * (n != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +159,9 @@ class Contender:
         Order of the queue, one of `queue_order.ORDERS`.
     stragglers
         Solution against slow workers.
+    warm_start
+        Whether a job begins on what similar jobs ended on before (DLRover-RM, Algorithm 1), not on its
+        request.
     name
         Empty: made of what differs from the defaults.
     own
@@ -156,6 +171,7 @@ class Contender:
     policy: str = DEFAULT_POLICY
     scheduler: str = "first come"
     stragglers: str = SolutionName.NONE
+    warm_start: bool = False
     name: str = ""
     own: OwnPolicy | None = None
 
@@ -171,6 +187,7 @@ class Contender:
         if not self.name:
             extra = [self.scheduler] * (self.scheduler != "first come")
             extra += [str(self.stragglers)] * (self.stragglers != SolutionName.NONE)
+            extra += ["warm start"] * self.warm_start
             object.__setattr__(self, "name", ", ".join((self.policy, *extra)))
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.warmstart.start_plan import accuracy
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -44,6 +46,8 @@ class JobResult:
         Whether it met its deadline; None: it had none.
     last
         The plan that it ended on.
+    first_nodes, last_nodes
+        Workers and PS that it began with, and ended with.
     """
 
     job: str
@@ -60,17 +64,23 @@ class JobResult:
     n_question: int
     in_time: bool | None
     last: str
+    first_nodes: tuple[int, int] = (1, 1)
+    last_nodes: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """One contender under one seed; `use` are (seconds, cores held) from then on, of `cores` in all."""
+    """One contender under one seed; `use` are (seconds, cores held) from then on, of `cores` in all.
+
+    `is_warm`: whether its jobs began on what similar ones had ended on.
+    """
 
     contender: str
     seed: int
     jobs: tuple[JobResult, ...]
     use: tuple[tuple[float, float], ...]
     cores: float
+    is_warm: bool = False
 
     def column(self, name: str) -> Array:
         """Return a number of each job."""
@@ -98,6 +108,13 @@ def _held(run: RunResult) -> float:
     end_s = run.makespan_s
     spans_s = np.diff(np.append(np.minimum(at_s, end_s), end_s))
     return float((cores * spans_s).sum() / (run.cores * end_s))
+
+
+def _start_accuracy(role: int) -> Callable[[RunResult], float]:
+    """Return DLRover-RM's measure of a start (section 6.2): 1 - |first - last|/last nodes of a role."""
+    return lambda run: float(
+        np.mean([accuracy(each.first_nodes[role], each.last_nodes[role]) for each in run.jobs])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +152,12 @@ MEASURES: Mapping[str, Measure] = {
     "cluster_use": Measure("reserved share of the cluster", "", _held, less_is_better=False),
     "fairness": Measure("fairness (Jain, of slowdowns)", "", _fairness, less_is_better=False),
     "changes": Measure("changes of plan a job", "", lambda run: float(run.column("n_change").mean())),
+    "start_workers": Measure(
+        "workers of the start beside those of the end", "", _start_accuracy(0), less_is_better=False
+    ),
+    "start_ps": Measure(
+        "PS of the start beside those of the end", "", _start_accuracy(1), less_is_better=False
+    ),
     "paused": Measure(
         "share of the run without training",
         "",

@@ -14,7 +14,7 @@ Rejected: Eqs. 1-6 with drawn coefficients, as the simulator has them. They are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -155,6 +155,24 @@ def drawn_overlap(rng: np.random.Generator, *, spread: float = 0.5) -> OverlapTr
         serve_s=float(serve_s) * usable / (TYPICAL_BATCH * 8 * share),
         link_s=float(link_s) / (8 * share),
         constant_s=float(constant_s),
+    )
+
+
+def relative_of(truth: OverlapTruth, rng: np.random.Generator, *, kinship: float) -> OverlapTruth:
+    """Draw a job of the same kind: each coefficient is near that of the kind.
+
+    Parameters
+    ----------
+    kinship
+        Standard deviation of the logarithm of each coefficient.
+    """
+    grad, serve, link, constant = rng.lognormal(0, kinship, 4)
+    return replace(
+        truth,
+        grad_s=truth.grad_s * float(grad),
+        serve_s=truth.serve_s * float(serve),
+        link_s=truth.link_s * float(link),
+        constant_s=truth.constant_s * float(constant),
     )
 
 

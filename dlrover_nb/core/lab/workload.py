@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
-from dlrover_nb.core.lab.truths import FittedTruth, LabTruth, drawn_overlap
+from dlrover_nb.core.lab.truths import FittedTruth, LabTruth, OverlapTruth, drawn_overlap, relative_of
 from dlrover_nb.core.simulator.workload import BATCH, SIZES, first_plan, poisson_arrivals, typical_plan
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+from dlrover_nb.core.structs.views.past_jobs import JobTraits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,8 @@ class LabJob:
         Seconds after it was submitted by which it should end; None: no deadline.
     estimate
         The user's guess of its length over its length on the requested plan.
+    kind
+        Name of the kind of jobs that it is of; empty: there is no other one like it.
     """
 
     spec: JobSpec
@@ -66,6 +69,25 @@ class LabJob:
     estimate: float = 1.0
     dense_bytes: int = DENSE_BYTES
     embedding_dim: int = EMBEDDING_DIM
+    kind: str = ""
+
+    @property
+    def traits(self) -> JobTraits:
+        """What tells similar jobs from others before they run."""
+        kind = self.kind or self.name
+        return JobTraits(
+            model=kind,
+            n_table=1,
+            embedding_dim=self.embedding_dim,
+            n_table_row=0,
+            dense_bytes=self.dense_bytes,
+            batch_size=self.spec.batch_size,
+            n_sample=self.n_sample,
+            owner=self.spec.owner,
+            name=self.kind,
+            code_hash=kind,
+            data_hash=kind,
+        )
 
     @property
     def name(self) -> str:
@@ -98,17 +120,17 @@ def described_jobs(
 ) -> tuple[LabJob, ...]:
     """Draw the jobs of a description."""
     at_s = poisson_arrivals(workload.jobs, per_day=workload.jobs / workload.days, rng=rng)
-    return tuple(
-        _drawn(f"job-{i + 1}", float(each), workload, tables, rng=rng) for i, each in enumerate(at_s)
-    )
+    kinds = _kinds(workload, tables, rng)
+    return tuple(_drawn(f"job-{i + 1}", float(each), workload, kinds, rng=rng) for i, each in enumerate(at_s))
 
 
 def traced_jobs(
     rows: Sequence[TraceRow], workload: Workload, tables: Mapping[str, MeasuredJob], rng: np.random.Generator
 ) -> tuple[LabJob, ...]:
     """Return jobs that arrive as in a trace; each lasts, on its request, as long as it did there."""
+    kinds = _kinds(workload, tables, rng)
     return tuple(
-        _drawn(f"job-{i + 1}", row.at_s, workload, tables, rng=rng, row=row) for i, row in enumerate(rows)
+        _drawn(f"job-{i + 1}", row.at_s, workload, kinds, rng=rng, row=row) for i, row in enumerate(rows)
     )
 
 
@@ -133,7 +155,7 @@ def past_jobs_again(
         spec = replace(run.spec, name=f"job-{i + 1}", mode=Mode.AUTO, bounds=_closed(run.spec))
         speed = truth.speed(spec.plan, spec.batch_of(spec.plan.worker.count))
         n_sample = run.n_sample or max(int(speed * run.lasted_s), 1)
-        job = LabJob(spec, truth, run.started_at_s - began_s, n_sample)
+        job = LabJob(spec, truth, run.started_at_s - began_s, n_sample, kind=run.spec.name)
         jobs.append(_with_wishes(job, workload, rng))
     return tuple(jobs)
 
@@ -150,17 +172,39 @@ def _closed(spec: JobSpec) -> PlanBounds:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Of what jobs are drawn: measured ones by name, or kinds that come again; neither: each is new."""
+
+    tables: Mapping[str, MeasuredJob]
+    truths: tuple[OverlapTruth, ...] = ()
+
+    def draw(self, workload: Workload, rng: np.random.Generator) -> tuple[str, LabTruth, MeasuredJob | None]:
+        """Return the name of a kind, a truth of it, and its measurements."""
+        if self.tables:
+            name = str(rng.choice(sorted(self.tables)))
+            return name, self.tables[name].truth, self.tables[name]
+        if not self.truths:
+            return "", drawn_overlap(rng, spread=workload.spread), None
+        i = int(rng.integers(len(self.truths)))
+        return f"kind-{i + 1}", relative_of(self.truths[i], rng, kinship=workload.kinship), None
+
+
+def _kinds(workload: Workload, tables: Mapping[str, MeasuredJob], rng: np.random.Generator) -> _Kinds:
+    n = 0 if tables else workload.families
+    return _Kinds(tables, tuple(drawn_overlap(rng, spread=workload.spread) for _ in range(n)))
+
+
 def _drawn(
     name: str,
     at_s: float,
     workload: Workload,
-    tables: Mapping[str, MeasuredJob],
+    kinds: _Kinds,
     *,
     rng: np.random.Generator,
     row: TraceRow | None = None,
 ) -> LabJob:
-    measured = tables[str(rng.choice(sorted(tables)))] if tables else None
-    truth: LabTruth = drawn_overlap(rng, spread=workload.spread) if measured is None else measured.truth
+    kind, truth, measured = kinds.draw(workload, rng)
     bounds = workload.bounds if measured is None else _table_bounds(measured)
     request = _requested(workload.request, bounds, rng)
     if row is not None and row.workers is not None:
@@ -182,7 +226,8 @@ def _drawn(
         lasts_s = min(row.lasts_s, workload.max_hours * HOUR_S)
     n_sample = max(int(truth.speed(on, spec.batch_of(on.worker.count)) * lasts_s), 1)
     dense = DENSE_BYTES if measured is None else int(measured.model_mib * 2**20)
-    return _with_wishes(LabJob(spec, truth, at_s, n_sample, dense_bytes=dense), workload, rng)
+    job = LabJob(spec, truth, at_s, n_sample, dense_bytes=dense, kind=kind)
+    return _with_wishes(job, workload, rng)
 
 
 def _requested(how: str, bounds: PlanBounds, rng: np.random.Generator) -> ResourcePlan:

@@ -28,12 +28,12 @@ import os
 import warnings
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.models.processor import cpu_info
 from dlrover_nb.core.structs.job.spec_choices import MatmulPrecision
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ VARIABLE = "DLROVER_NB_MATMUL"
 CHOICES = ("", "mkl", "onednn")
 LEAST_WORK = 1 << 20  # multiplications of a product below which a call of oneDNN costs more than it saves
 LEAST_SIDE = 8  # nearly vectors: MKL is as fast
-_CPU_INFO = Path("/proc/cpuinfo")
 
 _mm_into = torch.ops.aten.mm.out
 _addmm_into = torch.ops.aten.addmm.out
@@ -82,7 +81,7 @@ def fast_matmul(precision: MatmulPrecision = MatmulPrecision.FLOAT32) -> Iterato
             )
     if layer is _layer and (
         choice == "mkl"
-        or not (choice or is_held_back(_cpu_info("vendor_id"), torch.backends.cpu.get_cpu_capability()))
+        or not (choice or is_held_back(cpu_info("vendor_id"), torch.backends.cpu.get_cpu_capability()))
     ):
         yield False
         return
@@ -112,7 +111,7 @@ def is_held_back(vendor: str, capability: str) -> bool:
 
 def computes_bfloat16() -> bool:
     """Whether this machine multiplies in bfloat16."""
-    return has_bfloat16(_cpu_info("flags")) and _has_both()
+    return has_bfloat16(cpu_info("flags")) and _has_both()
 
 
 def has_bfloat16(flags: str) -> bool:
@@ -133,15 +132,6 @@ def _replaced(layer: Layer) -> Any:  # noqa: ANN401 - torch.library has no types
 def _has_both() -> bool:
     backends: Any = torch.backends  # without types
     return bool(backends.mkl.is_available() and backends.mkldnn.is_available())
-
-
-def _cpu_info(key: str) -> str:
-    """Return what the system says of the first processor; empty where it does not."""
-    try:
-        lines = _CPU_INFO.read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.split(":")[0].strip() == key), "")
 
 
 def _mm(layer: Layer, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
-COST_HEAD = ("node", "each takes", "per 1,000 rows", "uses the device from", "fits up to")
+COST_HEAD = ("node", "each takes", "per 1,000 rows", "uses the device from", "fits up to", "measured by")
 NOTHING = "No stragglers: by the rule, no node is slower than the others of its role."
 
 
@@ -58,10 +58,11 @@ def _cost_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
             seconds_text(1000 * cost.row_s),
             f"{cost.least:,} rows",
             "any" if cost.most is None else f"{cost.most:,} rows",
+            f"job {cost.job} on {units.clock(cost.at_s)}" if cost.job else "this worker",
         )
         for node, cost in snapshot.batch_costs.items()
     )
-    return (Table("Mini-batches, as each worker measured them", COST_HEAD, rows),) if rows else ()
+    return (Table("What mini-batches cost on each worker", COST_HEAD, rows),) if rows else ()
 
 
 def _found_words(review: Review, job: str) -> str:

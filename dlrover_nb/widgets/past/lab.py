@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.lab import Figure, LabResult, Score
 
 SHAPES = ("circle", "square", "diamond", "triangle")
-SHARES = ("cpu_use", "cluster_use", "paused", "in_time")  # shown in percent
+STARTS = ("start_workers", "start_ps")  # shown where some contender starts jobs warm
+SHARES = ("cpu_use", "cluster_use", "paused", "in_time", *STARTS)  # shown in percent
 SHOWN = (
     "jct_mean_h", "jct_p95_h", "queued_mean_h", "cost", "cpu_use", "cluster_use", "fairness", "changes",
     "in_time",
@@ -71,7 +72,10 @@ def _facts(result: LabResult) -> tuple[tuple[str, str], ...]:
 
 
 def _figures(result: LabResult) -> Table:
-    names = [name for name in SHOWN if any(score.figures[name].is_there for score in result.scores)]
+    starts = STARTS if any(run.is_warm for run in result.runs) else ()
+    names = [
+        name for name in (*SHOWN, *starts) if any(score.figures[name].is_there for score in result.scores)
+    ]
     head = ("contender", "beside the first", *(_head(name, result.currency) for name in names))
     rows = tuple(
         (

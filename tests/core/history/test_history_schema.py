@@ -159,7 +159,7 @@ def test_newer_schema_is_refused_and_left_alone(url, engine):
     HistoryStore(url).close()
     _run(engine, f"update {VERSION_TABLE} set version_num = '0099'")
     with pytest.raises(
-        BackendError, match=r"must have schema 0008 or an older one, got 0099; use the release"
+        BackendError, match=r"must have schema 0009 or an older one, got 0099; use the release"
     ):
         HistoryStore(url)
     with engine.connect() as connection:

@@ -209,7 +209,6 @@ def test_the_url_of_a_format_is_passed_on_unchanged() -> None:
         ("name: x\nplan: {ps: {gpu: 1}}", "plan.ps.gpu must be 0, as our parameter servers compute on cores"),
         ("name: x\nplan: {worker: {gpu: 0.5}}", "plan.worker.gpu must be a whole number, got 0.5"),
         ("name: x\ndevice: gpu", "unknown device 'gpu'; did you mean cpu?"),
-        ("name: x\ndevice: cuda\nsync: allreduce", "device cuda is for workers beside PS, and allreduce"),
         ("name: x\nbudget_per_hour: -1", "budget_per_hour must be > 0, got -1"),
         ("name: x\nbudget_per_hour: lots", "budget_per_hour must be a number, got 'lots'"),
         ("name: x\ndeadline_s: .nan", "deadline_s must be > 0, got nan"),

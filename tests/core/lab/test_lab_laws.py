@@ -13,7 +13,7 @@ from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.lab import MEASURES, Contender, LabFile, LabWorld, Workload, contender_of, run_lab
 from dlrover_nb.core.lab.results import interval
 from dlrover_nb.core.lab.slow_workers import Episode, SlowWorkers
-from dlrover_nb.core.lab.truths import FittedTruth, drawn_overlap
+from dlrover_nb.core.lab.truths import FittedTruth, drawn_overlap, relative_of
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -209,3 +209,56 @@ def test_a_request_that_no_machine_holds_is_refused_before_anything_runs() -> No
 def test_a_policy_that_is_not_there_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidValueError, match="optimus"):
         one_run(Contender("optimum"))
+
+
+# warm start
+
+
+WARM = Contender("elastic-scheduling", warm_start=True)
+
+
+def _numbers(run):
+    return [replace(each, job="") for each in run.jobs]
+
+
+def test_a_job_without_relatives_begins_on_its_request_also_warm() -> None:
+    cold, warm = one_run(Contender("elastic-scheduling")), one_run(WARM)
+    assert _numbers(cold) == _numbers(warm)
+
+
+def test_jobs_of_a_kind_begin_where_earlier_ones_ended() -> None:
+    workload = replace(SMALL, jobs=30, days=10.0, families=1, kinship=0.0, request="small", owners=1)
+    lab = replace(LAB, workload=workload)
+    cold, warm = one_run(Contender("elastic-scheduling"), lab), one_run(WARM, lab)
+    assert all(each.first_nodes == (2, 1) for each in cold.jobs)
+    assert warm.jobs[0].first_nodes == (2, 1), "it has nobody to learn from"
+    assert max(each.first_nodes[0] for each in warm.jobs[1:]) > 2
+    for name in ("start_workers", "start_ps"):
+        assert MEASURES[name].of(warm) >= MEASURES[name].of(cold)
+    assert MEASURES["start_workers"].of(warm) > MEASURES["start_workers"].of(cold)
+    assert warm.column("n_change").sum() < cold.column("n_change").sum()
+    assert warm.column("alone_s").tolist() == cold.column("alone_s").tolist(), "fairness is by the request"
+
+
+@given(seed=st.integers(0, 1000), kinship=st.floats(0, 1))
+def test_a_relative_is_as_near_as_kinship_says(seed, kinship) -> None:
+    truth = drawn_overlap(np.random.default_rng(seed))
+    near = relative_of(truth, np.random.default_rng(seed + 1), kinship=kinship)
+    plan = ResourcePlan(RolePlan(4, 4, 4096), RolePlan(2, 4, 8192))
+    ratio = near.speed(plan, 512) / truth.speed(plan, 512)
+    assert abs(math.log(ratio)) <= 6 * kinship + 1e-9
+    assert (near.half_cores, near.hot) == (truth.half_cores, truth.hot)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (Workload(jobs=1, days=1), "1 drawn job in 1 day, by machines"),
+        (Workload(jobs=24, days=0.5, families=3), "24 drawn jobs of 3 kinds in 0.5 days, by machines"),
+        (Workload(history_days=1), "own jobs of 1 day of the history"),
+        (Workload(trace="a/philly.csv", days=1), "up to 100 jobs of 1 day of philly.csv"),
+        (Workload(trace="a/philly.csv", days=30), "up to 100 jobs of 30 days of philly.csv"),
+    ],
+)
+def test_a_workload_is_said_in_words(workload, words) -> None:
+    assert workload.words.startswith(words)

@@ -50,14 +50,15 @@ def plan_of(n_worker: int = 4, n_ps: int = 2) -> ResourcePlan:
 class SlowJob:
     """A job; `slow` holds how many times as long each node takes, `ahead_s` by how much its clock is off."""
 
-    def __init__(self, *, n_worker: int = 4, n_ps: int = 2, **fields: Any) -> None:
+    def __init__(self, *, n_worker: int = 4, n_ps: int = 2, program: str = "", **fields: Any) -> None:
         given = {"mode": Mode.SUGGEST, "sync": Sync.BSP, "straggler_window_s": WINDOW_S} | fields
         given.setdefault("policy", "fixed-plan")
         self.settings = given.pop("settings", FITTED_ONCE)
         self.plan = given.pop("plan", None) or plan_of(n_worker, n_ps)
         self.policy = POLICIES[given["policy"]]
         self.spec = JobSpec("clicks", owner="ada", plan=self.plan, batch_size=BATCH, **given)
-        first = JobSubmitted(0.0, self.spec, Capacity((NodeShape(8.0, 65536),)), 10**9, 100_000, 16)
+        room = Capacity((NodeShape(8.0, 65536),))
+        first = JobSubmitted(0.0, self.spec, room, 10**9, 100_000, 16, program=program)
         self.journal: list[Any] = [first]
         self.orders: list[Any] = []
         self.at_s = 0.0

@@ -51,6 +51,8 @@ from dlrover_nb.core.driver.calls.certificate import certificate_of
 from dlrover_nb.core.driver.calls.http_server import ThreadedServer
 from dlrover_nb.core.driver.calls.service import REPORT_PATH, SERVER, MasterService
 from dlrover_nb.core.driver.external import external_job, operator_managed_job
+from dlrover_nb.core.driver.history_writer import past_costs
+from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.driver.own import own_job
 from dlrover_nb.core.driver.past.finished_job import FinishedJob
 from dlrover_nb.core.errors import BackendError, DlroverError, JobFailedError
@@ -188,7 +190,9 @@ class PodMaster:
             job.features,
             self._setup(KubernetesBackend(job, site), history),
             keys=JobKeys(job.public_key, job.secret_key),
-            on_planned=lambda spec, features: self._tell_nodes(replace(job, spec=spec, features=features)),
+            on_planned=lambda spec, features: self._tell_nodes(
+                self._with_costs(replace(job, spec=spec, features=features), history)
+            ),
         )
 
     def _setup(self, backend: KubernetesBackend, history: str | None) -> own_job.RunSetup:
@@ -206,6 +210,8 @@ class PodMaster:
         """Return the driver of an external job, whose programs report here."""
         url = f"http://{_host(self._ip)}:{HTTP_PORT}{REPORT_PATH}"
         reports: StepReports = queue.SimpleQueue()
+        job = self._job if is_known else self._with_costs(self._job, history)
+        self._tell_nodes(job)
         around = external_job.Surroundings(
             self._folder,
             history,
@@ -216,7 +222,7 @@ class PodMaster:
             self._api.namespace,
             features=self._job.features or NO_FEATURES,
             on_origin=lambda features, origin: self._tell_nodes(
-                replace(self._job, features=features, origin=origin.files)
+                replace(job, features=features, origin=origin.files)
             ),
         )
         spec = job_file.read_job(self._folder).spec if is_known else self._job.spec
@@ -277,6 +283,13 @@ class PodMaster:
             return checked_in_pod(job, self._api, self._service, owner=owner, report_to=url)
         spec, features = validate_packed_job(job.spec, self._folder, trained_encoding(job.spec))
         return replace(job, spec=spec, features=features)
+
+    def _with_costs(self, job: PodJob, history: str | None) -> PodJob:
+        """Return a job of ours with what earlier ones of its program measured of mini-batches."""
+        if job.features is None:
+            return job
+        program = traits_of(job.spec, job.features, self._folder).program
+        return replace(job, batch_costs=past_costs(history, job.spec, program))
 
     def _tell_nodes(self, job: PodJob) -> None:
         """Write to the Secret what was determined since the job was submitted."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.master.external.master import ExternalMaster
     from dlrover_nb.core.rundir.job_file import JobFile
     from dlrover_nb.core.sharding.manifest import Manifest
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class ExternalActions:
         Calls of programs, which wait for their answers.
     spent
         Returns the money that the job has spent, which its checkpoint holds.
+    batch_costs
+        As in `NodeConfig`.
     """
 
     def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
@@ -94,8 +97,10 @@ class ExternalActions:
         calls: ServiceQueue,
         clock: Clock,
         spent: Callable[[], float],
+        batch_costs: tuple[BatchCost, ...] = (),
     ) -> None:
         self._job, self._folder, self._calls, self._spent = job, folder, calls, spent
+        self._batch_costs = batch_costs
         self._master, self._backend, self._clock = master, backend, clock
 
     def perform(self, action: ExternalAction) -> tuple[ExternalOrder, ...]:
@@ -143,6 +148,7 @@ class ExternalActions:
             folder=str(self._folder),
             public_key="",
             secret_key="",
+            batch_costs=self._batch_costs,
         )
         try:
             self._backend.start_node(config)

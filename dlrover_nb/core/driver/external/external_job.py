@@ -20,7 +20,8 @@ from dlrover_nb.core.driver.calls.service_queue import ServiceQueue
 from dlrover_nb.core.driver.external.external_actions import ExternalActions, StatePersistence
 from dlrover_nb.core.driver.external.external_inputs import ExternalInputs, StepReports
 from dlrover_nb.core.driver.external.external_logs import ExternalLogs
-from dlrover_nb.core.driver.history_writer import speed_of_last_run
+from dlrover_nb.core.driver.history_writer import past_costs, speed_of_last_run
+from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController, unheard
@@ -34,7 +35,7 @@ from dlrover_nb.core.rundir.shard_log import read_shard_log
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
 from dlrover_nb.core.runtime.checkpoints import MemoryClaim, read_url, run_name
 from dlrover_nb.core.structs.job.fixed_roles import capacity_left, check_job_fits, limits_left
-from dlrover_nb.core.structs.job.spec_choices import Admission
+from dlrover_nb.core.structs.job.spec_choices import Admission, Sync
 from dlrover_nb.core.structs.plan.resources import Need
 from dlrover_nb.core.structs.views.events import JobSubmitted
 
@@ -171,7 +172,8 @@ def begin_composed(
         backend.follow_logs(logs.read_ns)
         is_queued = spec.admission is Admission.QUEUE
         usual = speed_of_last_run(around.history_url, spec) if is_queued else None
-        submitted = replace(_submitted(parts), usual_samples_per_s=usual)
+        submitted = _submitted(parts, _program(job, around.folder))
+        submitted = replace(submitted, usual_samples_per_s=usual)
         return opened(parts, submitted, master.start, resources)
 
 
@@ -202,7 +204,10 @@ def resume_composed(backend: ExternalBackend, around: Surroundings, compose: Com
         restart = restart_of(around.how_ended, clock.now_s())
         parts = replace(parts, damage=recorded.losses, restart=restart)
         backend.follow_logs(logs.read_ns)
-        return opened(parts, _submitted(parts), lambda at_s: master.resume(saved.record, at_s), resources)
+        program = _program(job, around.folder)
+        return opened(
+            parts, _submitted(parts, program), lambda at_s: master.resume(saved.record, at_s), resources
+        )
 
 
 def _hold(spec: JobSpec, folder: Path, resources: contextlib.ExitStack) -> None:
@@ -237,6 +242,7 @@ def _parts(
         calls=around.calls,
         clock=around.clock,
         spent=lambda: recorded.controller.spent,
+        batch_costs=past_costs(around.history_url, job.spec, _program(job, around.folder)),
     )
     return Parts(
         spec=job.spec,
@@ -254,7 +260,13 @@ def _parts(
     )
 
 
-def _submitted(parts: Parts[ExternalAction]) -> JobSubmitted:
+def _program(job: JobFile, folder: Path) -> str:
+    """Return what a mini-batch of a model of ours computes; empty: its program is the user's."""
+    is_ours = job.spec.sync is Sync.ALLREDUCE
+    return traits_of(job.spec, job.features, folder).program if is_ours else ""
+
+
+def _submitted(parts: Parts[ExternalAction], program: str) -> JobSubmitted:
     spec = parts.spec
     assert spec.foreign is not None
     return JobSubmitted(
@@ -266,4 +278,5 @@ def _submitted(parts: Parts[ExternalAction]) -> JobSubmitted:
         embedding_dim=UNKNOWN_SIZE,
         defers=True,
         spent=0.0 if parts.began_from is None else parts.began_from.spent,
+        program=program,
     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.driver.own.transport import MasterSocket
     from dlrover_nb.core.master.own.master import JobMaster
     from dlrover_nb.core.rundir.job_file import JobFile
+    from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class OwnActions:
         The master that decides, the backend, the nodes' socket, the thread of checkpoints, and the clock.
     spent
         Returns the money that the job has spent, which each checkpoint holds for a job that goes on with it.
+    batch_costs
+        As in `NodeConfig`.
     """
 
     def __init__(  # noqa: PLR0913 - parts of a job, all but two by keyword
@@ -94,8 +97,9 @@ class OwnActions:
         checkpoints: CheckpointThread,
         clock: Clock,
         spent: Callable[[], float],
+        batch_costs: tuple[BatchCost, ...] = (),
     ) -> None:
-        self._job, self._folder, self._clock = job, folder, clock
+        self._job, self._folder, self._clock, self._batch_costs = job, folder, clock, batch_costs
         self._master, self._backend, self._socket = master, backend, socket
         self._checkpoints, self._spent = checkpoints, spent
         self._resizer = backend if isinstance(backend, ResizingBackend) else None
@@ -136,6 +140,7 @@ class OwnActions:
             secret_key=self._job.secret_key,
             avoid=order.avoid,
             starts_gently=order.gently,
+            batch_costs=self._batch_costs,
         )
         try:
             self._backend.start_node(config)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.redaction import redact
 from dlrover_nb.core.driver.backend import ResizingBackend
-from dlrover_nb.core.driver.history_writer import example_series, examples, past_curves
+from dlrover_nb.core.driver.history_writer import example_series, examples, past_costs, past_curves
 from dlrover_nb.core.driver.job_start import InitialPlan, initial_plan, submitted, traits_of
 from dlrover_nb.core.driver.loop.job_loop import JobLoop, opened
 from dlrover_nb.core.driver.loop.parts import Parts, restart_of
@@ -236,7 +236,8 @@ def _fact(plan: InitialPlan, job: JobFile, capacity: Capacity, setup: RunSetup) 
     spent = 0.0 if job.began_from is None else job.began_from.spent
     past = past_curves(setup.history_url, job.spec.model.optimizer)
     curves = curves_of_job(job.spec, plan.traits, past)
-    return replace(fact, spent=spent, is_endless=job.features.is_stream, curves=curves)
+    program = plan.traits.program
+    return replace(fact, spent=spent, is_endless=job.features.is_stream, curves=curves, program=program)
 
 
 def _hold(spec: JobSpec, folder: Path, resources: contextlib.ExitStack) -> None:
@@ -342,9 +343,11 @@ def _parts(run: _Run, setup: RunSetup, resources: contextlib.ExitStack) -> Parts
     on_disk = CheckpointFolder(folder, job.spec.checkpoint_url, trained=trained)
     checkpoints = CheckpointThread(on_disk, run.socket.wake, in_thread=setup.in_threads)
     resources.callback(checkpoints.close)
+    program = traits_of(job.spec, job.features, folder).program
     actions = OwnActions(
         job,
         folder,
+        batch_costs=past_costs(setup.history_url, job.spec, program),
         master=run.master,
         backend=setup.backend,
         socket=run.socket,

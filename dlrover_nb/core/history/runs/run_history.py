@@ -21,8 +21,10 @@ from dlrover_nb.core.history.rows import record_from, row_of, run_row, series_fr
 from dlrover_nb.core.history.runs import finished_jobs
 from dlrover_nb.core.history.runs.compaction import THINNING, Thinning, thinned
 from dlrover_nb.core.history.runs.prediction_scores import Scoreboard, scoreboard
+from dlrover_nb.core.history.stores import batch_costs
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
+from dlrover_nb.core.structs.training.batch_cost import KeptCost
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ class HistoryStore:
                 self._start(job, at_s, record)
             case SeriesRow():
                 self._add_series({"run": self._run(job), **series_row(record)})
+            case KeptCost():
+                batch_costs.add(self._database, record)
             case _:
                 table, row = row_of(record)
                 update = table in {tables.proposals, tables.mitigations, tables.traits, tables.outcomes}

@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from dlrover_nb.client.shards import Source
 from dlrover_nb.core.codec import from_checked_json
 from dlrover_nb.core.data import ShardReader, encoded_rows
 from dlrover_nb.core.errors import CheckpointError, InvalidValueError, JobFailedError
-from dlrover_nb.core.models.learner import set_threads
+from dlrover_nb.core.models.learner import device_of, set_threads
 from dlrover_nb.core.models.matmul import fast_matmul
 from dlrover_nb.core.models.score_sums import ScoreSums
 from dlrover_nb.core.runtime.allreduce.job import ORIGIN_FILE
@@ -32,12 +33,12 @@ from dlrover_nb.core.runtime.checkpoints import Layout, as_checkpoint_error, pla
 from dlrover_nb.core.runtime.checkpoints.ps_checkpoint import image_of, part_of
 from dlrover_nb.core.runtime.pod.pod import await_value, node_config, read_pod_job
 from dlrover_nb.core.runtime.pod.staging import receive
-from dlrover_nb.core.runtime.process.limits import MOST_USED, thread_count
+from dlrover_nb.core.runtime.process.limits import thread_count
 from dlrover_nb.core.runtime.process.output import log_lines
 from dlrover_nb.core.runtime.process.time_accounting import own_memory
 from dlrover_nb.core.runtime.store import even_bucket_owner
 from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork, prepare_batch
-from dlrover_nb.core.runtime.worker.batch_probe import Room, measure
+from dlrover_nb.core.runtime.worker.batch_costs import BatchCosts
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.external import CONFIG_VAR
 from dlrover_nb.core.structs.job.solution_names import MEASURES
@@ -160,7 +161,8 @@ class Training:
         folder = self._folder = Path(config.folder)
         encoded = encoded_rows(self._spec.data, self._features) if self._spec.n_epoch > 1 else None
         self._reader = ShardReader(self._spec.data, self._features, folder=folder, encoded=encoded)
-        self._replica = Replica(self._spec, self._features, folder=folder)
+        device = device_of(self._spec.device, config.gpu)
+        self._replica = Replica(self._spec, self._features, folder=folder, device=device)
         for url, sha256 in origin:  # newer parameters of the job itself replace them later
             self._replica.take(part_of(read_url(url, sha256)))
         self._rows = Rows(Source(self._features.n_train), self._opened)
@@ -177,8 +179,9 @@ class Training:
             bind=lambda: self._replica.bind(self._group.n_tail),
             save_every_s=self._spec.checkpoint_every_s,
         )
-        self._n_skipped, self._memory_mib = 0, config.memory_mib
-        self._must_measure, self._is_warm = self._spec.stragglers in MEASURES, False
+        self._n_skipped, self._is_warm = 0, False
+        self._costs = BatchCosts(config.need, is_due=self._spec.stragglers in MEASURES)
+        self._costs.take(config.batch_costs)
         self._held_out = _HeldOut(self._reader, self._features, self._replica)
         self._scoring: tuple[int, Iterator[ScoreSums | None]] = (
             0,
@@ -228,12 +231,14 @@ class Training:
                 self._tell(sums, after)
 
     def _learn(self, batch: PreparedBatch) -> None:
-        if self._must_measure and self._is_warm:
-            self._measure(batch)
-        self._is_warm = True  # the first batch may compile the model
+        if self._costs.is_due and self._is_warm:
+            self._find_cost(batch)
         since_s = time.perf_counter()
         why = self._replica.learn(batch)
         note_busy(len(batch.labels), time.perf_counter() - since_s)
+        if self._is_warm:
+            self._costs.check(len(batch.labels), 1, self._replica.batch_s)
+        self._is_warm = True  # the first batch may compile the model
         if not why:
             return
         self._n_skipped += 1
@@ -244,14 +249,12 @@ class Training:
                 "see max_skipped_batches"
             )
 
-    def _measure(self, batch: PreparedBatch) -> None:
-        """Measure what a mini-batch costs here, by which the master shares steps."""
-        self._must_measure = False
-        room = Room(MOST_USED * self._memory_mib, own_memory() / (1 << 20))
+    def _find_cost(self, batch: PreparedBatch) -> None:
+        """Find what a mini-batch costs here, by which the master shares steps."""
         rows = self._replica.store.pull(batch.rows)
-        cost = measure(self._replica.learner, rows, batch, room)
-        if cost is not None:
-            self._joined.batch_cost = {"fixed_s": cost.fixed_s, "row_s": cost.row_s, "most": cost.most}
+        self._costs.find(self._replica.learner, rows, batch, own_memory() / (1 << 20))
+        if self._costs.current is not None:
+            self._joined.batch_cost = asdict(self._costs.current)
 
     def _update(self, total: Sum) -> bool:
         gathered = self._group.gather(self._replica.packed(), total)

@@ -9,12 +9,13 @@ the same sums in the same order, so their parameters are the same to the bit.
 from __future__ import annotations
 
 import io
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from dlrover_nb.core.models.learner import Learner
+from dlrover_nb.core.models.learner import CPU, Learner
 from dlrover_nb.core.runtime.kernels import kernel
 from dlrover_nb.core.runtime.store import ParameterStore, StorePart
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
@@ -41,6 +42,8 @@ class Replica:
         The job and its columns.
     folder
         The run folder, where a user's own code lies.
+    device
+        Where batches are computed; parameters and sums stay in the memory of the host.
 
     Attributes
     ----------
@@ -48,17 +51,27 @@ class Replica:
         Sums of the dense gradients of this step, and room for the tail of `bind`.
     n_row, n_batch, loss
         Rows and batches of this step, and the sum of the rows' losses.
+    batch_s
+        How long the gradients of the last batch took, without the reading of its parameters.
     """
 
-    def __init__(self, spec: JobSpec, features: FeatureSpec, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        features: FeatureSpec,
+        *,
+        folder: Path | None = None,
+        device: torch.device = CPU,
+    ) -> None:
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         self.learner = Learner(
-            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder
+            spec.model, n_categorical, n_numeric, sequences=features.sequences, folder=folder, device=device
         )
         self._n_dense, self._width = len(self.learner.values), spec.model.row_width
         self.store = ParameterStore(spec.model, features.n_table_row, self._n_dense)
         self.store.init_dense(self.learner.values)
         self._check = BatchCheck(self.learner, spec.gradient_clip_norm)
+        self.batch_s = 0.0
         self.bind(0)
 
     def bind(self, n_tail: int) -> None:
@@ -82,7 +95,9 @@ class Replica:
     def learn(self, batch: PreparedBatch) -> str:
         """Add the gradients of a batch to the step; return why they cannot be used, and were not added."""
         rows = self.store.pull(batch.rows)
+        began_s = time.perf_counter()
         gradients = self.learner.step(rows, batch.inverse, batch.dense, batch.labels)
+        self.batch_s = time.perf_counter() - began_s
         self.n_batch += 1
         if why := self._check.why_unusable(batch, rows, gradients):
             return why

@@ -99,6 +99,7 @@ def node_config(job: PodJob, variables: Mapping[str, str], *, master: str) -> No
         public_key=job.public_key,
         secret_key=job.secret_key,
         master_file=MASTER_FILE,
+        batch_costs=job.batch_costs,
     )
 
 

@@ -76,7 +76,7 @@ def measure(
         Called between two mini-batches.
     """
     times: list[tuple[int, float]] = []
-    most, began_s = _most(learner, rows, batch, room), now_s()
+    most, began_s = most_rows(learner, rows, batch, room), now_s()
     for sized in _sizes(batch):
         size = len(sized.labels)
         if size > max(most or size, len(batch.labels)):
@@ -135,7 +135,7 @@ def _seconds(
     return took_s / n
 
 
-def _most(learner: Learner, rows: Floats, batch: PreparedBatch, room: Room) -> int | None:
+def most_rows(learner: Learner, rows: Floats, batch: PreparedBatch, room: Room) -> int | None:
     """Return the rows of the largest mini-batch that fits; None: memory does not grow with rows.
 
     The memory that is used now may hold some of the rows at hand or none: allocators give it back when they

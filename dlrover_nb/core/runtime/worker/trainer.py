@@ -24,13 +24,13 @@ import numpy as np
 
 from dlrover_nb.core.models.learner import Gradients, Learner, device_of
 from dlrover_nb.core.runtime.exchange.push_pull import BatchShare
-from dlrover_nb.core.runtime.process.limits import MOST_USED
 from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.store.gradients import BatchCheck
-from dlrover_nb.core.runtime.worker.batch_probe import Room, measure
+from dlrover_nb.core.runtime.worker.batch_costs import BatchCosts
 from dlrover_nb.core.runtime.worker.mini_batches import step_by_parts
 from dlrover_nb.core.structs.job.solution_names import MEASURES
 from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.plan.resources import Need
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.store.batches import BucketLayout, PreparedBatch, ShardWork
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.shards import SkippedBatch, Unit
 
     Floats = NDArray[np.float32]
@@ -177,12 +176,8 @@ class Trainer:
     ----------
     share, rate
         Of the next batches: their rows, and the factor of the learning rate.
-    must_measure
-        Whether what a mini-batch costs is to be measured before the next one.
-    batch_cost
-        What it costs by the last measurement; None: it was not measured.
-    memory_mib
-        Returns what the node may use.
+    costs
+        What a mini-batch costs on this node.
     """
 
     def __init__(
@@ -202,9 +197,9 @@ class Trainer:
         self.rate = 1.0
         self.between: Callable[[], None] = _nothing
         is_measured = spec.sync is Sync.BSP and not spec.deterministic
-        self.must_measure, self._seed = is_measured and spec.stragglers in MEASURES, spec.seed
-        self.batch_cost: BatchCost | None = None
-        self.memory_mib: Callable[[], float] = lambda: spec.plan.worker.memory_mib
+        worker = spec.plan.worker
+        need = Need(worker.cpu, worker.memory_mib, worker.gpu)
+        self.costs = BatchCosts(need, is_due=is_measured and spec.stragglers in MEASURES)
         self._is_warm = False
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         device = device_of(spec.device, spec.plan.worker.gpu)
@@ -277,8 +272,8 @@ class Trainer:
 
     def _compute(self, source: BatchSource, task: TakenBatch, rows: Floats) -> Computed | None:
         """Return the gradients of a batch; None for one that is only scored."""
-        if self.must_measure and self._is_warm and task.work.trains:
-            self._measure(task.batch, rows)
+        if self.costs.is_due and self._is_warm and task.work.trains:
+            self._find_cost(task.batch, rows)
         self._accounting.switch(Part.COMPUTE)
         done = None
         if task.work.trains:
@@ -306,7 +301,7 @@ class Trainer:
     def _step(self, task: TakenBatch, rows: Floats) -> Gradients:
         """Compute one batch; the first one in a thread, so that heartbeats go on."""
         if self._is_warm:
-            return step_by_parts(self.learner, rows, task.batch, task.most_at_once)
+            return self._warm_step(task, rows)
         with ThreadPoolExecutor(1, "first-step") as pool:
             first = pool.submit(step_by_parts, self.learner, rows, task.batch, task.most_at_once)
             until_s = time.monotonic() + FIRST_STEP_LIMIT_S
@@ -317,12 +312,15 @@ class Trainer:
         self._accounting.forget()  # compilation time belongs to no iteration
         return gradients
 
-    def _measure(self, batch: PreparedBatch, rows: Floats) -> None:
-        """Measure what a mini-batch costs here; that time belongs to no iteration."""
-        self.must_measure = False
-        room = Room(MOST_USED * self.memory_mib(), self._accounting.n_byte() / (1 << 20))
-        cost = measure(self.learner, rows, batch, room, between=self.between)
-        self.batch_cost = cost or self.batch_cost
+    def _warm_step(self, task: TakenBatch, rows: Floats) -> Gradients:
+        n_row, began_s = len(task.batch.labels), time.perf_counter()
+        gradients = step_by_parts(self.learner, rows, task.batch, task.most_at_once)
+        self.costs.check(n_row, -(-n_row // task.most_at_once), time.perf_counter() - began_s)
+        return gradients
+
+    def _find_cost(self, batch: PreparedBatch, rows: Floats) -> None:
+        """Find what a mini-batch costs here; that time belongs to no iteration."""
+        self.costs.find(self.learner, rows, batch, self._accounting.n_byte() / (1 << 20), self.between)
         self._accounting.forget()
 
     def _score(self, source: BatchSource, task: TakenBatch, rows: Floats) -> None:

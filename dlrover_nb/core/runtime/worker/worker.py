@@ -43,6 +43,7 @@ from dlrover_nb.core.runtime.worker.ps_client import (
 from dlrover_nb.core.runtime.worker.shard_prefetcher import ShardPrefetcher, untouched
 from dlrover_nb.core.runtime.worker.synchronous_clients import BspClient, SspClient
 from dlrover_nb.core.structs.job.spec_choices import Sync
+from dlrover_nb.core.structs.plan.resources import Need
 from dlrover_nb.core.structs.training.resize_messages import Resize
 from dlrover_nb.core.structs.wire.messages import (
     Adjust,
@@ -183,7 +184,8 @@ class Worker:
         self._reads_since_s: float | None = None  # None: no shard is being read
         self._left = False
         agent.obey, agent.describe, agent.introduce = self._obey, self._describe, self._introduce
-        trainer.between, trainer.memory_mib = agent.tick, lambda: agent.memory_mib
+        trainer.between, trainer.costs.need = agent.tick, config.need
+        trainer.costs.take(config.batch_costs)
 
     def run(self) -> None:
         """Work until the master orders a stop, the worker is drained, or it learns that it was given up."""
@@ -248,7 +250,7 @@ class Worker:
             self._trainer.rate = order.factor
         elif isinstance(order, Resize):
             self._agent.resize(order)
-            self._trainer.must_measure = self._trainer.must_measure or self._trainer.batch_cost is not None
+            self._trainer.costs.resized(Need(order.cpu, order.memory_mib, self._config.gpu))
         else:
             self._orders.note(order)
 
@@ -426,7 +428,7 @@ class Worker:
         return replace(hello, released=self._prefetcher.released, unfinished=unfinished)
 
     def _describe(self, sample: NodeSample) -> Report:
-        sample = replace(sample, batch_cost=self._trainer.batch_cost)
+        sample = replace(sample, batch_cost=self._trainer.costs.current)
         if self._client is not None:
             sample = replace(sample, carrier=self._client.carrier)
         return Report(sample, *self._prefetcher.position)

@@ -22,6 +22,8 @@ class QueueQuota:
         What it can ever admit at once, with all that it may borrow.
     free
         What of that is not reserved now.
+    most_gpu, free_gpu
+        The same of GPUs; None: not limited, or not known.
     closed
         Why it admits nothing now; empty: it does.
     verdicts
@@ -37,6 +39,8 @@ class QueueQuota:
     closed: str = ""
     verdicts: tuple[str, ...] = ()
     note: str = ""
+    most_gpu: float | None = None
+    free_gpu: float | None = None
 
     @property
     def name(self) -> str:
@@ -46,19 +50,23 @@ class QueueQuota:
     @property
     def limit_words(self) -> str:
         """What it can ever admit; empty: nothing limits that, as far as is known."""
-        return f"{self.name} admits at most {_amount(self.most)}" if self.most != UNLIMITED else ""
+        most = _amount(self.most, self.most_gpu)
+        return f"{self.name} admits at most {most}" if most else ""
 
     @property
     def words(self) -> str:
         """All of it in sentences."""
         parts = [self.limit_words or self.name]
-        if self.free != UNLIMITED and not self.closed:
-            parts.append(f"{_amount(self.free)} are free now")
+        free = _amount(self.free, self.free_gpu)
+        if free and not self.closed:
+            parts.append(f"{free} are free now")
         parts += [each for each in (self.closed, *self.verdicts, self.note) if each]
         return "; ".join(parts)
 
 
-def _amount(limit: Limit) -> str:
+def _amount(limit: Limit, gpu: float | None) -> str:
     cpu, mib = limit
-    parts = (f"{cpu:g} cores" if cpu is not None else "", f"{mib:g} MiB" if mib is not None else "")
-    return " and ".join(each for each in parts if each)
+    given = ((cpu, "cores"), (mib, "MiB"), (gpu, "GPU" if gpu == 1 else "GPUs"))
+    parts = [f"{amount:g} {unit}" for amount, unit in given if amount is not None]
+    *first, last = parts or [""]
+    return f"{', '.join(first)} and {last}" if first else last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.job.spec_choices import Device, Sync
+from dlrover_nb.core.structs.job.spec_choices import Device
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.job.job import JobSpec
@@ -42,9 +42,9 @@ def _batch(spec: JobSpec, n_train: int | None) -> tuple[str, ...]:
 
 def _gpus(spec: JobSpec) -> tuple[str, ...]:
     n_gpu = spec.plan.worker.gpu
-    if n_gpu and (spec.device is Device.CPU or spec.sync is Sync.ALLREDUCE):
+    if n_gpu and spec.device is Device.CPU:
         what = f"Each worker has {n_gpu} GPU{'s' * (n_gpu != 1)} and computes on its cores"
-        return (f"{what}. Is that intended? --device auto (without allreduce) computes on one.",)
+        return (f"{what}. Is that intended? --device auto computes on one.",)
     if n_gpu > 1:
         return (f"A worker computes on one GPU and has {n_gpu}. Is that intended? --worker-gpu 1 is enough.",)
     return ()

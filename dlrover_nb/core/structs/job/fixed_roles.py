@@ -32,7 +32,7 @@ def fixed_needs(spec: JobSpec) -> list[Need]:
 
 
 def fixed_per_hour(spec: JobSpec) -> float:
-    """Return what the fixed nodes cost in an hour; 0 where a price is unknown, as no other is told then."""
+    """Return what the fixed nodes cost in an hour; 0 where a price is unknown: no budget counts them then."""
     return spec.prices.per_hour(*total_need(fixed_needs(spec))) or 0.0
 
 
@@ -43,8 +43,23 @@ def capacity_left(spec: JobSpec, capacity: Capacity) -> Capacity:
 
 
 def check_job_fits(spec: JobSpec, capacity: Capacity) -> None:
-    """Refuse a job whose first plan and fixed nodes do not all fit; raises `CapacityError`."""
+    """Refuse a job whose first plan and fixed nodes do not all fit, or whose budget cannot count the latter.
+
+    Raises
+    ------
+    CapacityError
+        When they do not fit.
+    InvalidValueError
+        When a budget is to hold for GPUs of fixed nodes without a price.
+    """
     needs = fixed_needs(spec)
+    n_gpu = total_need(needs).gpu
+    if spec.budget_per_hour is not None and n_gpu and spec.prices.gpu_hour is None:
+        raise InvalidValueError(
+            f"budget_per_hour needs prices.gpu_hour, as the nodes of external.roles have {n_gpu} "
+            f"GPU{'s' * (n_gpu != 1)}, got {spec.budget_per_hour:g} with an unknown price; give the price, "
+            "or leave budget_per_hour out"
+        )
     if not fits(capacity, needs):
         whole = total_need(needs)
         check_has_gpus(capacity, whole.gpu)

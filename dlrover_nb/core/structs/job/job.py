@@ -490,10 +490,10 @@ class JobSpec(BareRepr):
                 f"plan.ps.gpu must be 0, as our parameter servers compute on cores, got {self.plan.ps.gpu}; "
                 "give GPUs to workers"
             )
-        if self.device is Device.CUDA and (self.foreign is not None or self.sync is Sync.ALLREDUCE):
-            is_external = self.foreign is not None
-            what = "other programs choose their own" if is_external else "allreduce computes on cores"
-            raise InvalidValueError(f"device cuda is for workers beside PS, and {what}; leave device out")
+        if self.device is Device.CUDA and self.foreign is not None and self.sync is not Sync.ALLREDUCE:
+            raise InvalidValueError(
+                "device cuda is for workers of ours, and other programs choose their own; leave device out"
+            )
         _check_steps(self)
         if self.budget_total is not None and not self.is_priced:
             gpu = " (and prices.gpu_hour, for its GPUs)" if self.n_gpu else ""

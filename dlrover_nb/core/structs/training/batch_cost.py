@@ -2,7 +2,8 @@
 
 AntDT takes two bounds of a mini-batch from such a measurement (section VI-B): the saturation point, below
 which a smaller one hardly saves time, and what fits into memory. Both follow from three numbers: the time
-that any mini-batch takes, the time that each row adds, and how many rows fit.
+that any mini-batch takes, the time that each row adds, and how many rows fit. They hold for a program on a
+kind of device, in later jobs too; so a measurement names its device, and who made it when.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 
 SATURATED = 0.1  # of the time of a mini-batch, that does not depend on its rows: below, a device is used well
@@ -28,15 +30,23 @@ class BatchCost:
         Seconds that each row adds.
     most
         Rows of a mini-batch that fits into the memory of the node; None: memory does not depend on rows.
+    device
+        Kind of device that it was measured on, with what the node may use of it; empty: not known.
+    job, at_s
+        The earlier job that measured it, and when (Unix time); empty: the worker itself did.
     """
 
     fixed_s: float
     row_s: float
     most: int | None = None
+    device: str = ""
+    job: str = ""
+    at_s: float = 0.0
 
     def __post_init__(self) -> None:
         _check.at_least("fixed_s", self.fixed_s, 0)
         _check.above_zero("row_s", self.row_s)
+        _check.finite("at_s", self.at_s)
         if self.most is not None:
             _check.at_least("most", self.most, 1)
 
@@ -49,3 +59,28 @@ class BatchCost:
     def seconds(self, size: int, times: int = 1) -> float:
         """Return how long so many mini-batches of a size take."""
         return times * (self.fixed_s + size * self.row_s)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCost:
+    """A cost of mini-batches as the history keeps it, for later jobs of the same program.
+
+    Parameters
+    ----------
+    program
+        What a mini-batch computes, as `JobTraits.program` says it.
+    cost
+        With its device, the job that measured it, and when.
+    """
+
+    program: str
+    cost: BatchCost
+
+    def __post_init__(self) -> None:
+        for name, text in (
+            ("program", self.program),
+            ("device", self.cost.device),
+            ("job", self.cost.job),
+        ):
+            if not text:
+                raise InvalidValueError(f"{name} of a kept cost must be known, got none; measure it again")

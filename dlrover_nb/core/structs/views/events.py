@@ -12,6 +12,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.offers import Allotment
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
+from dlrover_nb.core.structs.training.batch_cost import KeptCost
 from dlrover_nb.core.structs.training.quality import QualityCurve
 from dlrover_nb.core.structs.training.samples import NodeSample
 from dlrover_nb.core.structs.training.shards import BatchChoice
@@ -38,6 +39,7 @@ class JobSubmitted:
     is_endless: bool = False  # of a stream: `n_sample_total` is an estimate for planning
     usual_samples_per_s: float | None = None  # of an external job, as earlier runs of its name were
     curves: tuple[QualityCurve, ...] = ()  # quality by age of gradients, of this job's and of similar ones
+    program: str = ""  # what a mini-batch computes, as `JobTraits.program`; empty: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +288,7 @@ class Remember:
         | Outcome
         | FitSummary
         | SeriesRow
+        | KeptCost
     )
 
 

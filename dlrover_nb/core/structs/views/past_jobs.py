@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,6 +51,18 @@ class JobTraits:
         for name in ("n_table", "embedding_dim", "n_table_row", "dense_bytes", "n_sample"):
             _check.at_least(name, getattr(self, name), 0)
         _check.at_least("batch_size", self.batch_size, 1)
+
+    @property
+    def program(self) -> str:
+        """Identity of what a mini-batch computes: code, shape of model and data, rows; empty: not known.
+
+        Whose job it is, how long it is and where it runs do not count.
+        """
+        if not (self.code_hash and self.data_hash):
+            return ""
+        shape = self.n_table, self.embedding_dim, self.dense_bytes, self.batch_size
+        text = "\n".join(map(str, (self.model, *shape, self.code_hash, self.data_hash)))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.resources import Need, Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class NodeConfig:
     prefix of the endpoint that a PS binds: ``ipc`` or ``tcp://ADDRESS``. `master_file` names the file
     that holds the master's endpoint when that may change; empty: it does not. `avoid` names nodes of the job
     that are too slow where they stand: this one had better stand elsewhere. One that `starts_gently` leaves
-    cores to others while it imports its program, where the backend can do that.
+    cores to others while it imports its program, where the backend can do that. `batch_costs` are what
+    earlier jobs of this program measured of mini-batches, one for each kind of device.
     """
 
     node: str
@@ -35,6 +37,7 @@ class NodeConfig:
     master_file: str = ""
     avoid: tuple[str, ...] = ()
     starts_gently: bool = False
+    batch_costs: tuple[BatchCost, ...] = ()
 
     @property
     def gpu(self) -> int:

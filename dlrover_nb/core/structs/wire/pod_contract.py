@@ -13,6 +13,7 @@ from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import Averages, JobSpec
 from dlrover_nb.core.structs.job.kubernetes import STATE
 from dlrover_nb.core.structs.plan.capacity import Capacity
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.training.checkpoint_places import FirstParameters
 from dlrover_nb.core.structs.training.checkpoints import PeerCopies
 
@@ -68,6 +69,8 @@ class PodJob:
         them.
     first
         The parameters that a user's module had when it was submitted, at a URL; None: it has none.
+    batch_costs
+        As in `NodeConfig`; the master writes them.
     """
 
     spec: JobSpec
@@ -81,6 +84,7 @@ class PodJob:
     owner: str = "Job"
     origin: tuple[tuple[str, str], ...] = ()
     first: FirstParameters | None = None
+    batch_costs: tuple[BatchCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,6 +269,20 @@ def test_fixed_nodes_take_their_part_of_machines_quota_and_budget():
         planned(replace(spec, budget_per_hour=0.01))
 
 
+def test_a_budget_is_refused_where_gpus_of_fixed_nodes_have_no_price():
+    trainer = replace(LEAD, gpu=2)
+    spec = JobSpec("a", plan=plan(), foreign=replace(TF, roles=(trainer,)), budget_per_hour=9.0)
+    room = Capacity((NodeShape(8, 16384, gpu=2),))
+    with pytest.raises(InvalidValueError, match=r"needs prices.gpu_hour.* have 2 GPUs"):
+        check_job_fits(spec, room)
+    check_job_fits(replace(spec, budget_per_hour=None), room)
+    priced = replace(spec, prices=replace(spec.prices, gpu_hour=2.0))
+    check_job_fits(priced, room)
+    without = replace(TF, roles=(LEAD,))
+    less = limits_left(replace(priced, foreign=without)).budget_per_hour - limits_left(priced).budget_per_hour
+    assert less == pytest.approx(4.0)
+
+
 def test_without_such_roles_nothing_is_taken():
     spec = JobSpec("a", plan=plan(), foreign=TF, budget_per_hour=1.0)
     assert limits_left(spec) is spec

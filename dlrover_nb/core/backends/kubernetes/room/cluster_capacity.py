@@ -5,8 +5,8 @@ without a quota the capacity observed by the client at submission. A machine cou
 amount, less the pods of every machine (DaemonSets, the kubelet's own pods) and less this job's master, which
 runs as long as the job.
 
-A quota cuts the machines, the largest first, until their sum fits. That may refuse a plan that would just
-fit, but never admits one that does not.
+A quota cuts the machines, the largest first, until their sum fits, and GPUs alike, where most of them are
+first. That may refuse a plan that would just fit, but never admits one that does not.
 """
 
 from __future__ import annotations
@@ -101,11 +101,12 @@ def capacity_of(looked: Looked, tenant: Tenant, fallback: Capacity | None) -> Ca
     residents = [pod for pod in looked.pods or () if _stays(pod) or _is_master(pod, tenant)]
     machines = _free(looked.nodes, residents, tenant.spec)
     limit, queue = _limit(looked.quotas, tenant, of_free=False), looked.queue
+    n_gpu = _gpu_limit(looked.quotas, tenant, of_free=False)
     if queue is None:
-        return _offer(machines, limit, tenant, fallback)
+        return _with_gpus(_offer(machines, limit, tenant, fallback), n_gpu)
     own = -tenant.spec.master_cpu, -float(tenant.spec.master_memory_mib)
     capacity = _offer(machines, _within(limit, queue.most, own), tenant, fallback)
-    return replace(capacity, note=queue.limit_words)
+    return replace(_with_gpus(capacity, n_gpu, queue.most_gpu), note=queue.limit_words)
 
 
 def assumed(spec: JobSpec) -> Capacity:
@@ -133,11 +134,15 @@ def room_of(
     if limit:
         own_requests = _total_requests(mine)
         limit = limit[0] + own_requests[0], limit[1] + own_requests[1]
+    n_gpu = _gpu_limit(looked.quotas, tenant, of_free=True)
+    n_gpu = None if n_gpu is None else n_gpu + _total_gpus(mine)
     queue, counted = looked.queue, [pod for pod in mine if is_managed(pod)]
     if queue is None or (mine and not counted):  # Kueue lets these pods be
-        return _offer(machines, limit, tenant, fallback)
-    own = _total_requests(pod for pod in counted if not pod["spec"].get("schedulingGates"))
-    capacity = _offer(machines, _within(limit, queue.free, own), tenant, fallback)
+        return _with_gpus(_offer(machines, limit, tenant, fallback), n_gpu)
+    admitted = [pod for pod in counted if not pod["spec"].get("schedulingGates")]
+    of_queue = None if queue.free_gpu is None else queue.free_gpu + _total_gpus(admitted)
+    capacity = _offer(machines, _within(limit, queue.free, _total_requests(admitted)), tenant, fallback)
+    capacity = _with_gpus(capacity, n_gpu, of_queue)
     note = "; ".join(filter(None, (queue.limit_words, queue.closed)))
     return replace(capacity, note=note)
 
@@ -146,6 +151,11 @@ def _total_requests(pods: Iterable[Doc]) -> Amount:
     """Return what pods hold that have not ended."""
     requests = [requests_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
     return sum(cpu for cpu, _ in requests), sum(mib for _, mib in requests)
+
+
+def _total_gpus(pods: Iterable[Doc]) -> int:
+    """Return the GPUs that pods hold that have not ended."""
+    return sum(gpus_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED)
 
 
 def _within(limit: Amount | None, queue: Limit, own: Amount) -> Amount | None:
@@ -223,6 +233,19 @@ def _shapes(machines: Iterable[Machine]) -> Capacity:
     counts = Counter(shape for shape in rounded if shape[0] > 0 and shape[1] > 0)
     ordered = sorted(counts.items(), reverse=True)
     return Capacity(tuple(NodeShape(cpu, mib, count, gpu) for (cpu, mib, gpu), count in ordered))
+
+
+def _with_gpus(capacity: Capacity, *limits: float | None) -> Capacity:
+    """Return machines with as many GPUs in all as each of the limits allows; None limits nothing."""
+    known = [limit for limit in limits if limit is not None]
+    if not known or capacity.total_gpu <= min(known):
+        return capacity
+    left, cut = int(min(known)), list[Machine]()
+    machines = [(s.cpu, float(s.memory_mib), s.gpu) for s in capacity.shapes for _ in range(s.count)]
+    for cpu, mib, gpu in sorted(machines, key=lambda machine: machine[2], reverse=True):
+        cut.append((cpu, mib, min(gpu, left)))
+        left -= cut[-1][2]
+    return replace(_shapes(cut), note=capacity.note)
 
 
 def _cut(machines: Iterable[Machine], limit: Amount) -> list[Machine]:
@@ -303,6 +326,21 @@ def _bound(quota: Doc, *, of_free: bool) -> tuple[float | None, float | None]:
         left = [float(amount(hard[n], n) - amount(used.get(n, "0"), n)) / unit for n in names]
         amounts.append(max(0.0, min(left)) if left else None)
     return amounts[0], amounts[1]
+
+
+def _gpu_limit(quotas: Iterable[Doc], tenant: Tenant, *, of_free: bool) -> int | None:
+    """Return the GPUs that quotas leave for the job's nodes; None: none limits them.
+
+    Kubernetes counts extended resources by their requests alone, and the master has no GPU.
+    """
+    name, left = f"requests.{GPU_RESOURCE}", list[int]()
+    for quota in quotas:
+        status = quota.get("status") or {}
+        hard = status.get("hard") or quota["spec"].get("hard") or {}
+        if name in hard and _counts(quota, tenant.spec):
+            used = (status.get("used") or {}).get(name, "0") if of_free else "0"
+            left.append(max(0, int(amount(hard[name], name) - amount(used, name))))
+    return min(left, default=None)
 
 
 def _counts(quota: Doc, spec: KubernetesSpec) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dlrover_nb.core.backends.kubernetes.room.queue_waits import QUEUE_NAME, conditions, is_true
 from dlrover_nb.core.export.quantities import MIB, amount
 from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
+from dlrover_nb.core.structs.job.kubernetes import GPU_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +79,9 @@ def quota_of(queue: str, objects: QueueObjects, owners: Iterable[str] = ()) -> Q
         note = UNREAD if objects.cluster_queues is None else f"there is no {words}"
         return QueueQuota(queue, words, closed=closed, verdicts=verdicts, note=note)
     most, free = zip(*(_bounds(own, objects, resource, unit) for resource, unit in _UNITS), strict=True)
-    return QueueQuota(queue, words, most, (0.0, 0.0) if closed else free, closed, verdicts)
+    most_gpu, free_gpu = _bounds(own, objects, GPU_RESOURCE, 1)
+    free, free_gpu = ((0.0, 0.0), 0.0) if closed else (free, free_gpu)
+    return QueueQuota(queue, words, most, free, closed, verdicts, most_gpu=most_gpu, free_gpu=free_gpu)
 
 
 def is_managed(pod: Doc) -> bool:

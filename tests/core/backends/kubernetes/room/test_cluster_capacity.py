@@ -18,7 +18,7 @@ from dlrover_nb.core.backends.kubernetes.room.cluster_capacity import (
 )
 from dlrover_nb.core.errors import BackendError
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import GPU_RESOURCE, KubernetesSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, check_fits
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
@@ -67,6 +67,47 @@ def test_gpus_of_machines_count_less_those_that_others_hold():
     assert {(s.cpu, s.gpu) for s in room_of(looked, ME, None).shapes} == {(3.0, 1), (4.0, 0)}
     cut = capacity_of(Looked(nodes, (quota(cpu="5.25"),), None), ME, None)
     assert [(s.cpu, s.gpu) for s in cut.shapes] == [(4.0, 4), (1.0, 0)]
+
+
+def holding(n_gpu, **fields):
+    """Return a pod of the job with GPUs."""
+    made = mine(cpu="1", memory="1Gi", **fields)
+    made["spec"]["containers"][0]["resources"]["limits"] = {GPU_RESOURCE: str(n_gpu)}
+    return made
+
+
+def gpu_quota(hard, used="0"):
+    name = f"requests.{GPU_RESOURCE}"
+    return {"spec": {"hard": {name: hard}}, "status": {"hard": {name: hard}, "used": {name: used}}}
+
+
+def test_a_quota_of_gpus_cuts_them_where_most_are_first_and_leaves_cores_alone():
+    nodes = (node("a", gpu=4), node("b", cpu="8", gpu=1), node("c", gpu=4))
+    looked = Looked(nodes, (gpu_quota("6"), gpu_quota("5"), quota(cpu="99")), None)
+    capacity = capacity_of(looked, ME, None)
+    assert sorted(s.gpu for s in capacity.shapes for _ in range(s.count)) == [0, 1, 4]
+    assert capacity.total_cpu == 16.0
+    assert capacity_of(Looked(nodes, (gpu_quota("9"),), None), ME, None).total_gpu == 9
+    assert capacity_of(Looked(nodes, (gpu_quota("0"),), None), ME, None).total_gpu == 0
+
+
+def test_gpus_that_a_quota_has_left_and_those_of_the_job_are_its_room():
+    own = (holding(1), holding(1), holding(1, phase="Succeeded"))
+    looked = Looked((node(gpu=8),), (gpu_quota("5", used="4"),), None)
+    assert room_of(looked, ME, None, mine=own).total_gpu == 3
+    assert room_of(looked, ME, None).total_gpu == 1
+    assert capacity_of(looked, ME, None).total_gpu == 5
+
+
+@given(
+    gpus=st.lists(st.integers(0, 8), min_size=1, max_size=5), limits=st.lists(st.integers(0, 20), max_size=3)
+)
+def test_gpus_in_all_are_what_machines_have_and_the_least_quota_allows(gpus, limits):
+    nodes = tuple(node(f"n{i}", gpu=n) for i, n in enumerate(gpus))
+    looked = Looked(nodes, tuple(gpu_quota(str(limit)) for limit in limits), None)
+    capacity = capacity_of(looked, ME, None)
+    assert capacity.total_gpu == min([sum(gpus), *limits])
+    assert capacity.total_cpu == 4.0 * len(gpus)
 
 
 def test_machines_that_may_not_be_listed_are_assumed_to_have_the_gpus_of_a_node():

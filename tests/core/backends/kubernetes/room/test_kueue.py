@@ -20,7 +20,7 @@ from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.manifests.kinds import POD, Kind
 from dlrover_nb.core.manifests.role_rules import OF_KUEUE, USER, master_rights
 from dlrover_nb.core.structs.cluster.queue_quota import UNLIMITED, QueueQuota
-from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec
+from dlrover_nb.core.structs.job.kubernetes import GPU_RESOURCE, KubernetesSpec
 from dlrover_nb.core.structs.plan.capacity import check_fits
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
@@ -175,6 +175,29 @@ def test_room_is_what_is_free_in_the_queue_and_what_the_jobs_admitted_pods_hold(
     assert room_of(looked(full), ME, None).total_cpu == 3.0
     left_alone = mine(cpu="2", memory="1Gi")  # Kueue does not manage pods of this namespace
     assert room_of(looked(full), ME, None, mine=(left_alone,)).total_cpu == 32.0
+
+
+def test_gpus_of_a_queue_are_counted_as_cores_are():
+    of_gpus = queue()
+    flavor = of_gpus["spec"]["resourceGroups"][0]["flavors"][0]
+    flavor["resources"].append(resource(GPU_RESOURCE, "4"))
+    reserved = of_gpus["status"]["flavorsReservation"][0]["resources"]
+    reserved.append({"name": GPU_RESOURCE, "total": "3"})
+    found = quota(of_gpus)
+    assert (found.most_gpu, found.free_gpu) == (4.0, 1.0)
+    assert "admits at most 8 cores, 16384 MiB and 4 GPUs; 8 cores, 12288 MiB and 1 GPU are free now" in (
+        found.words
+    )
+    assert quota(queue()).most_gpu is None
+    seen = Looked((node(cpu="32", memory="64Gi", gpu=8),), (), (), queue=found)
+    assert capacity_of(seen, ME, None).total_gpu == 4
+    admitted = mine(cpu="2", memory="1Gi")
+    admitted["metadata"]["labels"][MANAGED] = "true"
+    admitted["spec"]["containers"][0]["resources"]["limits"] = {GPU_RESOURCE: "2"}
+    assert room_of(seen, ME, None).total_gpu == 1
+    assert room_of(seen, ME, None, mine=(admitted,)).total_gpu == 3
+    stopped = quota({**of_gpus, "spec": of_gpus["spec"] | {"stopPolicy": "Hold"}})
+    assert stopped.free_gpu == 0.0
 
 
 def test_a_master_reads_its_queue_only_where_its_user_may_grant_it():
