@@ -73,3 +73,12 @@ def test_a_master_starts_without_what_it_needs_for_decisions_alone(
 ) -> None:
     """Nodes wait for their master; scipy is imported when a model is fitted."""
     assert loaded_by(MASTER % kind, home=tmp_path) == {"sqlalchemy", "zmq"} | needs
+
+
+def test_a_master_loads_no_database_but_sqlite() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MASTER % "local"], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "sqlalchemy.dialects.sqlite" in loaded
+    assert not loaded & {"sqlalchemy.dialects.postgresql", "psycopg"}

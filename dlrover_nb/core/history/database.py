@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import Executable, Table
+    from sqlalchemy.dialects import postgresql
     from sqlalchemy.engine import URL
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
@@ -128,7 +129,7 @@ class Database:
         sound = _sound(table, row)
         keys = [column.name for column in table.primary_key]
         change = {name: value for name, value in sound.items() if name not in keys}
-        insert = (postgresql if self._is_postgresql else sqlite).insert(table).values(sound)
+        insert = self._insert(table).values(sound)
         statement = (
             insert.on_conflict_do_update(index_elements=keys, set_=change)
             if update
@@ -136,6 +137,13 @@ class Database:
         )
         with self.writing() as connection:
             connection.execute(statement)
+
+    def _insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        if not self._is_postgresql:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - a master would start later for it
+
+        return postgresql.insert(table)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

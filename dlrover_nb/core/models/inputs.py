@@ -9,12 +9,11 @@ gradient comes back from it.
 from __future__ import annotations
 
 import inspect
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.sparse import csc_array
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     Items = tuple[torch.Tensor, torch.Tensor]
 
 TAKES = "sequences"  # the argument of `forward` of a module that takes more than the bags
+N_WITHOUT_SCIPY = 1000  # sums of a process; so many save as much time by SciPy as its import takes
+_n_summed = count()
 
 
 def takes_sequences(module: nn.Module) -> bool:
@@ -90,7 +91,8 @@ class _Gathered(torch.autograd.Function):
     """Rows at places; gradients of a row that stands in several are summed in the order of those.
 
     SciPy's product of a sparse matrix takes a tenth of the time of torch's own sum, and a third of
-    `index_add_`.
+    `index_add_`. Its import takes .1 s of CPU time, for which a worker's first step would wait: a process
+    imports it once it has trained for some time. Until then `index_add_` gives the same bits.
     """
 
     @staticmethod
@@ -114,13 +116,24 @@ class _Gathered(torch.autograd.Function):
 
 def summed_by_row(of_each: torch.Tensor, places: torch.Tensor, n_row: int) -> torch.Tensor:
     """Return the sums of what stands at each place, [*places.shape, width], by row: [n_row, width]."""
-    if places.device.type != "cpu":
-        each = of_each.reshape(-1, of_each.shape[-1])
-        return each.new_zeros(n_row, each.shape[1]).index_add_(0, places.reshape(-1), each)
-    flat, values = places.reshape(-1).numpy(), of_each.reshape(-1, of_each.shape[-1]).numpy()
-    starts = np.arange(len(flat) + 1)
-    where = csc_array((np.ones(len(flat), np.float32), flat, starts), shape=(n_row, len(flat)))
-    return torch.from_numpy(where @ values)
+    each, flat = of_each.reshape(-1, of_each.shape[-1]), places.reshape(-1)
+    if places.device.type != "cpu" or next(_n_summed) < N_WITHOUT_SCIPY:
+        return summed_by_index(each, flat, n_row)
+    return summed_by_product(each, flat, n_row)
+
+
+def summed_by_index(each: torch.Tensor, places: torch.Tensor, n_row: int) -> torch.Tensor:
+    """Return `summed_by_row` of values [n, width] at places [n], by torch."""
+    return each.new_zeros(n_row, each.shape[1]).index_add_(0, places, each)
+
+
+def summed_by_product(each: torch.Tensor, places: torch.Tensor, n_row: int) -> torch.Tensor:
+    """Return `summed_by_row` of values [n, width] at places [n], by SciPy."""
+    from scipy.sparse import csc_array  # noqa: PLC0415 - see `_Gathered`
+
+    starts = np.arange(len(places) + 1)
+    where = csc_array((np.ones(len(places), np.float32), places.numpy(), starts), shape=(n_row, len(places)))
+    return torch.from_numpy(where @ each.numpy())
 
 
 def bag(items: torch.Tensor, is_item: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from dlrover_nb.core.data.encode import PADDING, padded
-from dlrover_nb.core.models.inputs import gathered, split_inputs
+from dlrover_nb.core.models.inputs import gathered, split_inputs, summed_by_index, summed_by_product
 from dlrover_nb.core.models.layers import divided
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store import even_bucket_owner
@@ -39,6 +39,19 @@ def batch(histories: list[list[int]], n_ps: int = 1):
     return prepare_batch(
         ids_of(histories), np.ones((n, 2), np.float32), (np.arange(n) % 2).astype(np.float32), layout
     )
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n_place=st.integers(1, 300), n_row=st.integers(1, 50), width=st.integers(1, 20), seed=st.integers(0, 99)
+)
+def test_both_ways_to_sum_by_row_give_the_same_bits(n_place: int, n_row: int, width: int, seed: int) -> None:
+    """A worker takes one at first and the other later: its parameters must not tell when."""
+    random = torch.Generator().manual_seed(seed)
+    places = torch.randint(0, n_row, (n_place,), generator=random)
+    each = torch.randn(n_place, width, generator=random) * 10 ** torch.randn(n_place, 1, generator=random)
+    by_index = summed_by_index(each, places, n_row)
+    assert by_index.numpy().tobytes() == summed_by_product(each, places, n_row).numpy().tobytes()
 
 
 @settings(deadline=None, max_examples=30)

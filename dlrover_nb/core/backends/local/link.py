@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.backends.local.record import MasterRecord
     from dlrover_nb.core.client.link.calls import Answer, Call
 
-MODULE = "dlrover_nb.core.backends.local.master"
+MODULE = "dlrover_nb.core.backends.local"
 START_LIMIT_S = 90.0
 CALL_LIMIT_S = 30.0
 POLL_S = 0.05

@@ -1,4 +1,4 @@
-"""The master of a local job: ``python -m dlrover_nb.core.backends.local.master RUN_FOLDER [HOW_IT_ENDED]``.
+"""The master of a local job: ``python -m dlrover_nb.core.backends.local RUN_FOLDER [HOW_IT_ENDED]``.
 
 A process of its own per job, started by the client that submits and detached from it, below a supervisor
 that starts it again and says how the one before ended. It drives the job,
@@ -182,5 +182,5 @@ def main() -> int:
         return DAMAGED if isinstance(error, CheckpointError) else 1
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # a supervisor of an earlier release names this module
     sys.exit(main())

@@ -1,8 +1,9 @@
 """Starts the master of a local job again when it is killed: ``master_supervisor.py RUN_FOLDER COMMAND...``.
 
 It is the parent of the master and waits for its end: the parent alone learns the exit code or the signal. A
-master that the kernel killed for its memory at night is back after a second, without any client. What follows
-on an end is decided by `next_step`; the job itself is continued by the master, as when a client starts it.
+master that the kernel killed for its memory at night is back within a second, without any client. What
+follows on an end is decided by `next_step`; the job itself is continued by the master, as when a client
+starts it.
 
 - Two masters of one job are prevented as among clients: the second one starts under ``start.lock`` only.
 - It is no single point of loss. If it is killed too, the next client starts both anew. After a restart of
@@ -36,13 +37,9 @@ if TYPE_CHECKING:
 
 MASTER, END, START_LOCK, SUPERVISOR = "master.json", "end.bin", "start.lock", "supervisor.json"
 MOST_RESTARTS, WITHIN_S = 5, 600.0
-PAUSES_S = (
-    1.0,
-    5.0,
-    25.0,
-    125.0,
-    300.0,
-)  # a machine that is out of memory for some minutes must not use them up
+# None before the first: most masters are killed once. A machine that is out of memory for some minutes must
+# not use them up.
+PAUSES_S = (0.0, 5.0, 25.0, 125.0, 300.0)
 HOLD_LIMIT_S = 90.0  # of `start.lock`, while a master begins
 POLL_S = 0.05
 TERMINATED = 128 + signal.SIGTERM
@@ -87,7 +84,8 @@ def next_step(ended: Ended, restarts_s: Sequence[float]) -> Step:
         often = f"{n_restart} times within {WITHIN_S / 60:.0f} minutes"
         return Step(None, f"its master was restarted {often} and ended each time; the last one {how}")
     pause_s = PAUSES_S[n_restart]
-    return Step(pause_s, f"its master {how}; restarting it in {pause_s:g} s")
+    when = f"in {pause_s:g} s" if pause_s else "now"
+    return Step(pause_s, f"its master {how}; restarting it {when}")
 
 
 def how_ended(code: int) -> str:

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import threading
 import time
-from dataclasses import replace
 from operator import ge
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,24 +23,27 @@ from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskErr
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
 from dlrover_nb.core.backends.ray.load import free_need, ray_capacity
+from dlrover_nb.core.backends.ray.ray_node import RayNode
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
-from dlrover_nb.core.codec import from_json, to_json
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.process.limits import was_out_of_memory
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.wire.node_config import NodeConfig
+from dlrover_nb.core.structs.plan.resources import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
-    from dlrover_nb.core.structs.plan.resources import Need
+    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
 
+NAME_LIMIT_S = 10.0  # until the name of an ended node is free
+NAME_POLL_S = 0.02
 SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
-LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
 _ENDED = "ended by itself"
 _NODE_DIED = "its node has died"  # in Ray's words of an actor's end
 
@@ -63,42 +63,11 @@ class Deferred(NamedTuple):
     at_s: float
 
 
-class RayNode:
-    """The actor: one node process, whose main thread is the node's loop until it ends.
+class Prepared(NamedTuple):
+    """A node requested from Ray that is not told yet which it is."""
 
-    Calls are answered in sequence, so the answer to `end` comes after `run`: it reports the node's end to a
-    master that did not start it.
-    """
-
-    def __init__(self) -> None:
-        self._end = "it had not started when its master died"
-
-    def run(self, config_json: bytes) -> None:
-        """Run the node to its end; what it raises reaches the master through Ray."""
-        from dlrover_nb.core.runtime.node import node  # noqa: PLC0415 - in the actor's process alone
-
-        config = from_json(config_json, NodeConfig)
-        if config.listen != "ipc":
-            config = replace(config, listen=f"tcp://{ray.util.get_node_ip_address()}")
-        try:
-            node.run(config)
-            self._end = _ENDED
-        except Exception as error:
-            self._end = f"the node's program failed: {error}"
-            raise
-        finally:
-            _end_process_later()
-
-    def end(self) -> str:
-        """Return why the node has ended."""
-        return self._end
-
-
-def _end_process_later() -> None:
-    """End this process and free its resources, unless a master that observes the end does so before."""
-    timer = threading.Timer(LEFT_ALONE_S, os._exit, args=(0,))
-    timer.daemon = True
-    timer.start()
+    actor: Any
+    need: Need
 
 
 class RayBackend:
@@ -117,6 +86,8 @@ class RayBackend:
         self._is_new = True
         self._n_first = 0  # nodes of the first plan
         self._deferred: dict[str, Deferred] = {}
+        self._prepared: dict[str, Prepared] = {}
+        self._are_prepared = False
         self._listen = "ipc" if one_host else f"tcp://{ray.util.get_node_ip_address()}"
         self._actors: dict[str, Any] = {}
         self._refs: dict[Any, str] = {}
@@ -159,6 +130,35 @@ class RayBackend:
         """Return ``ipc`` on one machine, else this machine's address."""
         return self._listen
 
+    def prepare(self, plan: ResourcePlan) -> None:
+        """Request a new job's minimal set of nodes while its master prepares the job: both take a second.
+
+        They are what the master is about to start if it keeps this plan; others are ended at the next `poll`.
+        Where Ray has no room for them now, or a request fails, all nodes are requested as without it; so are
+        they among several machines, of which one is wished for by what is known of each node.
+        """
+        try:
+            if sum(shape.count for shape in self.capacity().shapes) > 1:
+                return
+            remove_request(self._job)  # of an earlier process of this master, which had begun no job
+            self._open(plan)
+            if not self._gang.is_placed:
+                return
+            for node, role in _minimal_set(plan):
+                need = plan.role(role).need
+                options = self._options(node, need) | {"get_if_exists": True}  # as above
+                self._prepared[node] = Prepared(_new_actor(role, options), need)
+            self._gang.close()
+            self._are_prepared = True
+        except (BackendError, RayError, ValueError, ConnectionError) as error:
+            logger.warning("job %s starts its nodes later: %s", self._job, error)
+
+    def _open(self, plan: ResourcePlan) -> None:
+        """Request room for the minimal set of the first plan."""
+        self._n_first = plan.worker.count + plan.ps.count
+        self._gang.open(plan)
+        self._is_new = False
+
     def start_node(self, config: NodeConfig) -> None:
         """Request the node: at once, or with the job's first nodes when Ray has room for them."""
         if self._closed:
@@ -169,18 +169,47 @@ class RayBackend:
         self._needs[config.node] = config.need
         try:
             if self._is_new:
-                self._is_new, plan = False, config.spec.plan
-                self._n_first = plan.worker.count + plan.ps.count
-                self._gang.open(plan)
-            if self._gang.covers(self._needs[config.node]):
+                self._open(config.spec.plan)
+            if self._runs_prepared(config):
+                return
+            if self._gang.covers(config.need) or self._comes_after_prepared():
                 self._deferred[config.node] = Deferred(config, time.monotonic())
             else:
                 self._wish((config,))
                 self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
             raise BackendError(f"Ray did not accept node {config.node}: {error}") from error
-        if len(self._deferred) == self._n_first:  # else the next `poll` does it
+        if len(self._deferred) == self._n_first:  # else a later `poll` does it
             self._try_deferred()
+
+    def _runs_prepared(self, config: NodeConfig) -> bool:
+        """Let a prepared node run; whether there is one, and it is of the right size."""
+        prepared = self._prepared.pop(config.node, None)
+        if prepared is None:
+            return False
+        if prepared.need != config.need:
+            self._end_prepared(config.node, prepared)
+            return False
+        self._refs[prepared.actor.run.remote(to_json(config))] = config.node
+        self._note(config, prepared.actor)
+        return True
+
+    def _comes_after_prepared(self) -> bool:
+        """Whether a node is one of the first ones, and waits until those that were prepared are placed."""
+        return self._are_prepared and len(self._node_names) <= self._n_first
+
+    def _end_prepared(self, node: str, prepared: Prepared) -> None:
+        """End a prepared node, and wait until its name is free."""
+        with contextlib.suppress(RayError, ValueError):
+            ray.kill(prepared.actor)
+        end_s = time.monotonic() + NAME_LIMIT_S
+        while node in _nodes_of(self._job) and time.monotonic() < end_s:
+            time.sleep(NAME_POLL_S)
+
+    def _end_unused(self) -> None:
+        """End prepared nodes that the first orders of the master did not start."""
+        while self._prepared:
+            self._end_prepared(*self._prepared.popitem())
 
     def _wish(self, configs: Iterable[NodeConfig]) -> None:
         """Choose machines for nodes that are about to be requested together."""
@@ -189,22 +218,29 @@ class RayBackend:
 
     def _request(self, config: NodeConfig) -> None:
         """Create the actor; Ray places it when there is room."""
-        options = {
-            "num_cpus": config.cpu,
-            "memory": config.memory_mib * MIB,
-            "name": f"{self._job}/{config.node}",
+        self._note(config, self._begin(config, self._options(config.node, config.need)))
+
+    def _note(self, config: NodeConfig, actor: Any) -> None:  # noqa: ANN401 - Ray's handle has no public type
+        """Note a node that was requested."""
+        self._actors[config.node] = actor
+        self._unplaced[config.node] = UnplacedNode(actor, config.need, time.monotonic())
+
+    def _options(self, node: str, need: Need) -> dict[str, Any]:
+        """Return the options of a node's actor."""
+        return {
+            "num_cpus": need.cpu,
+            "memory": need.memory_mib * MIB,
+            "name": f"{self._job}/{node}",
             "namespace": NAMESPACE,
             "lifetime": "detached",
             "max_restarts": 0,
-            **({"num_gpus": config.gpu} if config.gpu else {}),
-            **self._wishes.options(config.node),
+            **({"num_gpus": need.gpu} if need.gpu else {}),
+            **self._wishes.options(node),
         }
-        actor = self._actors[config.node] = self._begin(config, options)
-        self._unplaced[config.node] = UnplacedNode(actor, self._needs[config.node], time.monotonic())
 
     def _begin(self, config: NodeConfig, options: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
         """Create the actor of a node, and expect its end."""
-        actor = ray.remote(RayNode).options(**options).remote()
+        actor = _new_actor(config.role, options)
         self._refs[actor.run.remote(to_json(config))] = config.node
         return actor
 
@@ -271,6 +307,7 @@ class RayBackend:
 
     def poll(self) -> tuple[NodeExited, ...]:
         """Return the nodes whose run has ended."""
+        self._end_unused()
         self._try_deferred()
         gone, self._gone = self._gone, []
         if not self._refs:
@@ -315,6 +352,7 @@ class RayBackend:
     def close(self) -> None:
         """Kill all actors that still run."""
         self._closed = True
+        self._end_unused()
         for node in self._actors:
             self._kill(node)
         self._gang.close()
@@ -342,6 +380,16 @@ class RayBackend:
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
         self._wishes.forget(node)
+
+
+def _minimal_set(plan: ResourcePlan) -> Iterator[tuple[str, Role]]:
+    """Yield the names that a master gives to the nodes that a gang is of, and their roles."""
+    yield from ((f"{Role.PS}-{i}", Role.PS) for i in range(plan.ps.count))
+    yield f"{Role.WORKER}-0", Role.WORKER
+
+
+def _new_actor(role: Role, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+    return ray.remote(RayNode).options(**options).remote(str(role), options["num_cpus"])
 
 
 def clear_left(job: str) -> None:

@@ -30,10 +30,11 @@ from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import AwayError, BackendError, InvalidValueError, WireError
 from dlrover_nb.core.rundir.job_file import JOB
 from dlrover_nb.core.rundir.pruning import prune
-from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely
+from dlrover_nb.core.runtime.process.lasting_imports import collect_rarely, lasting_imports
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.decisions.call_rights import BY_TOKEN_ALONE
-from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.job import DEFAULT_PLAN, DEFAULT_POLICY, JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Admission
 
 if TYPE_CHECKING:
     from dlrover_nb.core.backends.programs.running import ProgramSetup
@@ -93,16 +94,25 @@ class RayMaster(MasterActor):
     def __init__(self, spec_json: bytes, features_json: bytes, folder: str, *, one_host: bool) -> None:
         # A client imports this module too, for `RayLink`; the job's loop would double the time that takes.
         from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
-        from dlrover_nb.core.driver.own import own_job  # noqa: PLC0415 - see above
 
-        collect_rarely()
         spec, path = from_json(spec_json, JobSpec), Path(folder)
         backend = RayBackend(spec.name, one_host=one_host)
-        setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())
-        if (path / JOB).exists():  # Ray restarted this actor after its process was killed
-            self._drive(own_job.resume(setup), path)
-        else:
-            self._drive(own_job.begin(spec, from_json(features_json, FeatureSpec), setup), path)
+        is_new = not (path / JOB).exists()  # else Ray restarted this actor after its process was killed
+        if is_new and starts_as_submitted(spec):
+            backend.prepare(spec.plan)
+        try:
+            with lasting_imports():
+                from dlrover_nb.core.driver.own import own_job  # noqa: PLC0415 - while the first nodes import
+
+            collect_rarely()
+            setup = own_job.RunSetup(backend, path, history_url=None, clock=SystemClock())
+            features = from_json(features_json, FeatureSpec)
+            driver = own_job.begin(spec, features, setup) if is_new else own_job.resume(setup)
+        except BaseException:
+            if is_new:
+                backend.close()
+            raise
+        self._drive(driver, path)
 
 
 class RayProgramsMaster(MasterActor):
@@ -144,6 +154,15 @@ class RayProgramsMaster(MasterActor):
             self._drive(external_job.resume(backend, around), path)
         else:
             self._drive(external_job.begin(spec, backend, around), path)
+
+
+def starts_as_submitted(spec: JobSpec) -> bool:
+    """Whether a job starts its nodes at once, and certainly on the plan that it was submitted with.
+
+    The plan of others depends on past jobs, or on the cluster; `core.driver.own.own_job.begin` finds it.
+    """
+    is_ours = spec.plan == DEFAULT_PLAN and (spec.due_s(0.0) is not None or spec.policy != DEFAULT_POLICY)
+    return spec.admission is Admission.AT_ONCE and not spec.warm_start and not is_ours
 
 
 def create_master(kind: type[MasterActor], name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - Ray's handle has no public type

@@ -2,7 +2,10 @@
 
 import sys
 
-from dlrover_nb.core.runtime.node.node import main
+from dlrover_nb.core.runtime.process.lasting_imports import lasting_imports
+
+with lasting_imports():
+    from dlrover_nb.core.runtime.node.node import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

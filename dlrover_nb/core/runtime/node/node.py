@@ -72,6 +72,7 @@ _log = logging.getLogger(__name__)
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MIB = 1 << 20
+_PROGRAMS = {Role.WORKER: "worker.worker", Role.PS: "ps.server"}
 KEPT_MIB = {Role.WORKER: 1024, Role.PS: 16}  # a larger allocation is returned to the system
 
 
@@ -153,8 +154,8 @@ def _serve(
 def _serve_ps(
     context: Context, config: NodeConfig, agent: Agent, accounting: TimeAccounting, limit: AnyLimits
 ) -> None:
-    with lasting_imports():
-        from dlrover_nb.core.runtime.ps.server import ParameterServer  # noqa: PLC0415 - a worker needs none
+    import_for(Role.PS)
+    from dlrover_nb.core.runtime.ps.server import ParameterServer  # noqa: PLC0415 - a worker needs none
 
     server = ParameterServer(context, config, agent, accounting)
     with contextlib.closing(server), _on_sigterm(_once(server.leave)):
@@ -170,7 +171,7 @@ def _serve_worker(
     clock: Clock,
     limit: AnyLimits,
 ) -> None:
-    _import_for_worker()
+    import_for(Role.WORKER)
     from dlrover_nb.core.data import ShardReader, encoded_rows  # noqa: PLC0415 - a PS takes no pyarrow
     from dlrover_nb.core.models.learner import set_threads  # noqa: PLC0415 - nor torch
     from dlrover_nb.core.models.matmul import fast_matmul  # noqa: PLC0415 - the same
@@ -203,10 +204,10 @@ def _serve_worker(
         _log.info("%s ends: %s", config.node, encoded.uses)
 
 
-def _import_for_worker() -> None:
-    """Import what a worker needs and a PS does not."""
+def import_for(role: Role) -> None:
+    """Import what a role needs and the other does not: for a worker torch, and what reads data."""
     with lasting_imports():
-        importlib.import_module("dlrover_nb.core.runtime.worker.worker")  # with torch, and what reads data
+        importlib.import_module(f"dlrover_nb.core.runtime.{_PROGRAMS[role]}")
 
 
 @contextlib.contextmanager
@@ -277,7 +278,7 @@ def _once(leave: Callable[[], None]) -> Callable[[], None]:
 def main(arguments: list[str]) -> int:
     """Run the node of a configuration file, or wait for one as a spare; return the exit code."""
     if arguments == [spare.ARGUMENT]:
-        _import_for_worker()
+        import_for(Role.WORKER)
         configuration = spare.await_assignment()
         if configuration is None:
             return 0

@@ -62,6 +62,24 @@ def test_a_ps_imports_neither_torch_nor_readers_nor_file_systems():
     assert not {"torch", "pandas", "pyarrow", "fsspec", "asyncio"} & set(done.stdout.split())
 
 
+TRAIN = """
+import sys
+import torch
+import dlrover_nb.core.runtime.node.node
+import dlrover_nb.core.runtime.worker.worker
+from dlrover_nb.core.models.inputs import gathered
+rows = torch.ones(3, 2, requires_grad=True)
+gathered(rows, torch.tensor([[0, 1], [1, 2]])).sum().backward()
+assert rows.grad.sum() == 8
+print(*sys.modules)
+"""
+
+
+def test_a_worker_makes_its_first_step_without_what_others_import():
+    done = subprocess.run([sys.executable, "-c", TRAIN], check=True, capture_output=True, text=True)
+    assert not {"scipy", "pandas", "sqlalchemy", "ray", "yaml", "psycopg"} & set(done.stdout.split())
+
+
 @pytest.mark.more
 def test_node_processes_train_and_end_when_told():
     with World() as world, Processes(world) as processes:

@@ -38,3 +38,23 @@ def test_imports_are_never_collected_and_collection_is_as_it_was(tmp_path, enabl
     code = f"import sys; sys.path.append({str(tmp_path)!r})\n" + MEASURE.format(enabled=enabled, fails=fails)
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert json.loads(done.stdout) == [0, False, enabled]
+
+
+STARTS = """
+import gc, sys
+import dlrover_nb.core.runtime.process.lasting_imports
+
+def n_collection():
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+before, n_module = n_collection(), len(sys.modules)
+import {program}.__main__
+print(n_collection() - before, len(sys.modules) - n_module > 100, gc.isenabled())
+"""
+
+
+@pytest.mark.parametrize("program", ["dlrover_nb.core.backends.local", "dlrover_nb.core.runtime.node"])
+def test_a_master_and_a_node_start_without_a_collection(program):
+    code = STARTS.format(program=program)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["0", "True", "True"]

@@ -1,0 +1,114 @@
+"""Nodes that a master on Ray requests before it knows their configurations: taken, or ended and replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import psutil
+import pytest
+import ray
+from support.conformance.backend import BackendConformance, Master
+from support.waiting import LIMIT_S, until
+
+from dlrover_nb.core.backends.ray.backend import RayBackend
+from dlrover_nb.core.backends.ray.reach import NAMESPACE
+from dlrover_nb.core.commands.requests import Scale
+from dlrover_nb.core.structs.job.job import JobSpec
+from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
+
+pytestmark = [pytest.mark.ray, pytest.mark.more]
+
+JOB = "prepared"
+PLAN = ResourcePlan(worker=RolePlan(2, 0.5, 512), ps=RolePlan(1, 0.25, 256))
+
+
+def actors() -> dict[str, str]:
+    """Return the ids of the nodes' actors that there are, by their names."""
+    names = [each["name"] for each in ray.util.list_named_actors(all_namespaces=True)]
+    ours = [name for name in names if name.startswith(f"{JOB}/")]
+    return {
+        name.removeprefix(f"{JOB}/"): ray.get_actor(name, namespace=NAMESPACE)._actor_id.hex()
+        for name in ours
+    }
+
+
+@pytest.fixture
+def master(cluster, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    master = Master("ipc", folder)
+    yield master
+    master.close()
+
+
+@pytest.fixture
+def backend(cluster):
+    backend = RayBackend(JOB, one_host=True)
+    yield backend
+    backend.close()
+    until(lambda: not actors(), what="the end of all nodes")
+
+
+def ps(master: Master, **changes):
+    config = replace(BackendConformance().config(master, "ipc"), cpu=PLAN.ps.cpu, memory_mib=256, **changes)
+    return replace(config, spec=JobSpec(JOB, plan=PLAN))
+
+
+def test_the_minimal_set_is_prepared_and_becomes_the_nodes_or_is_ended(backend, master):
+    backend.prepare(PLAN)
+    before = actors()
+    assert before.keys() == {"ps-0", "worker-0"}
+    backend.start_node(ps(master))
+    assert master.hello(LIMIT_S).node == "ps-0"
+    assert backend.poll() == ()
+    assert actors() == {"ps-0": before["ps-0"]}  # the worker was not among the first orders
+    backend.stop_node("ps-0")
+    exited = until(backend.poll, what="the end of the node")
+    assert [each.node for each in exited] == ["ps-0"]
+
+
+def test_a_node_of_another_size_takes_the_place_of_the_prepared_one(backend, master):
+    backend.prepare(PLAN)
+    before = actors()
+    backend.start_node(replace(ps(master), memory_mib=300))
+    assert backend.poll() == ()
+    after = until(actors, what="its actor")
+    assert after.keys() == {"ps-0"}
+    assert after["ps-0"] != before["ps-0"]
+    assert master.hello(LIMIT_S).node == "ps-0"
+
+
+def test_a_master_that_died_before_its_job_began_leaves_its_nodes_to_the_next(backend, master):
+    RayBackend(JOB, one_host=True).prepare(PLAN)
+    before = actors()
+    backend.prepare(PLAN)
+    assert actors() == before
+    backend.start_node(ps(master))
+    assert master.hello(LIMIT_S).node == "ps-0"
+
+
+def test_without_room_for_all_nothing_is_prepared(backend, master):
+    backend.prepare(replace(PLAN, worker=RolePlan(1, 64.0, 512)))
+    assert actors() == {}
+    backend.start_node(ps(master))
+    backend.poll()
+    assert actors() == {}
+
+
+def test_a_job_trains_in_the_processes_that_were_prepared_and_grows_beside_them(cluster):
+    """The further workers are requested as ever."""
+    spec = JobSpec(JOB, plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000)
+    handle = cluster.submit(spec)
+    until(actors, what="the first nodes")
+    first = dict(actors())
+    until(lambda: handle.snapshot().running == PLAN, what="training")
+    now = actors()
+    assert now.keys() == {"ps-0", "worker-0", "worker-1"}
+    assert first.items() <= now.items()
+    more = replace(PLAN, worker=replace(PLAN.worker, count=3))
+    handle.decide(Scale.to(more))
+    until(lambda: handle.snapshot().running == more, what="growth")
+    pids = [node.pid for node in handle.snapshot().nodes]
+    handle.stop()
+    until(lambda: not any(map(psutil.pid_exists, pids)), what="the end of its nodes")
