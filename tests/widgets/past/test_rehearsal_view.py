@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,14 @@ def test_the_saved_form_has_the_picture_and_its_numbers():
 def test_each_picture_has_points_and_the_curve_a_band():
     for panel in marks(rehearsal()).panels:
         assert sum(has_rows(layer) for layer in panel.layers) >= 2
+
+
+def test_the_picture_has_the_name_at_the_end_of_the_line_that_is_free():
+    """All points of the line itself are at few workers, so at its left end."""
+    picture = rehearsal_view(rehearsal()).mimebundle()["text/html"]
+    first = min(float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*>2</text>', picture))
+    (at,) = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="end">one worker</text>', picture)
+    assert float(at) > first + 100
 
 
 def test_the_line_of_one_worker_is_named_beside_the_points_not_on_them():
