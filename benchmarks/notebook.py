@@ -7,7 +7,8 @@ part      figure                                                                
 ========  ==========================================================================  ==================
 load      load_ext_ms: ``%load_ext dlrover_nb`` in a new shell, IPython's start apart  <= 500
 submit    submit_sim_ms, submit_ray_ms: ``%dlrover submit`` until it returns           <= 200
-cli       cli_call_s: ``dlrover-nb status JOB`` in a shell, of an ended job on Ray      <= 1.0
+cli       cli_call_s: ``dlrover-nb show JOB`` in a shell, of an ended job on Ray        <= 1.0
+          cli_call_cpu_s: the processor time of it, which a busy machine changes little
 lab       lab_to_plot_s: JupyterLab's start to the first moving plot, with its stages  <= 30
           lab_to_proposal_s: the same to the first sentence with a proposal           <= 30
 one       one_paint_ms_p50: a job's live view, from tick to paint                      <= 100
@@ -28,6 +29,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -125,20 +127,30 @@ def cli(times: int) -> dict[str, Any]:
     """Time calls of the command line, each a process; the job has ended, so that the machine is idle."""
     command = [sys.executable, "-m", "dlrover_nb.cli"]
 
-    def call(*words: str) -> float:
-        began_s = time.perf_counter()
+    def call(*words: str) -> tuple[float, float]:
+        """Return the seconds that a call took, on the clock and of processors."""
+        began_s, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"dlrover-nb {' '.join(words)} failed:\n{done.stderr[-2000:]}")
-        return time.perf_counter() - began_s
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return time.perf_counter() - began_s, cpu_s
 
     try:
         call("submit", "bench-cli", "--wait")
-        calls = {"call": ("status", "bench-cli"), "jobs": ("jobs",), "help": ("--help",)}
-        return {
-            f"cli_{name}_s": round(statistics.median(call(*words) for _ in range(times)), 2)
-            for name, words in calls.items()
+        calls = {
+            "call": ("show", "bench-cli"),
+            "plan": ("plan", "bench-cli"),
+            "jobs": ("jobs",),
+            "help": ("--help",),
         }
+        figures = {}
+        for name, words in calls.items():
+            clock_s, cpu_s = zip(*(call(*words) for _ in range(times)), strict=True)
+            figures[f"cli_{name}_s"] = round(statistics.median(clock_s), 2)
+            figures[f"cli_{name}_cpu_s"] = round(statistics.median(cpu_s), 2)
+        return figures
     finally:
         call("shutdown", "--force")
 

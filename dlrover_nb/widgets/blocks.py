@@ -244,12 +244,17 @@ def _link_html(address: str) -> str:
 
 def _facts_html(block: Facts) -> str:
     rows = "".join(
-        f'<tr style="{_ROW}"><th scope="row" style="{_CELL}text-align:left;font-weight:600;'
-        f'white-space:nowrap">{escape(name)}</th>'
+        f'<tr style="{_ROW}">{_fact_name_html(name)}'
         f'<td style="{_CELL}text-align:left;overflow-wrap:anywhere">{escape(value)}</td></tr>'
         for name, value in block.rows
     )
     return f'<table style="{_TABLE};margin:4px 0">{rows}</table>'
+
+
+def _fact_name_html(name: str) -> str:
+    """Return the name of a fact; a further value of the one above has none, and no empty heading."""
+    style = f"{_CELL}text-align:left;font-weight:600;white-space:nowrap"
+    return f'<th scope="row" style="{style}">{escape(name)}</th>' if name else f'<td style="{style}"></td>'
 
 
 def table_html(table: Table) -> str:

@@ -133,6 +133,12 @@ TABS = (
     ".bk-btn-group .bk-btn.bk-btn-default{background:none;border:0;border-bottom:3px solid transparent;"
     "border-radius:0;box-shadow:none;padding:6px 8px;flex-grow:0}"
     f".bk-btn-group .bk-btn.bk-btn-default.bk-active{{font-weight:700;border-bottom-color:{INK}}}"
+    # The place of a page that is on its way: some lines without words.
+    ":host(.dlrover-opens)::after{content:'';display:block;height:220px;margin:12px 0;opacity:.6;"
+    f"background:repeating-linear-gradient({EDGE} 0 14px,transparent 14px 34px)}}"
+    "@media (prefers-reduced-motion:no-preference){:host(.dlrover-opens)::after{"
+    "animation:dlrover-opens 1.2s ease-in-out infinite alternate}}"
+    "@keyframes dlrover-opens{from{opacity:.3}to{opacity:.7}}"
 )
 
 # Canvases are not painted by CSS: when the text color has changed, all figures of the page are drawn again.

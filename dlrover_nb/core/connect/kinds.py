@@ -114,16 +114,25 @@ class Kind:
 
 
 def _ray(place: Place) -> Cluster:
-    from dlrover_nb.core.backends.ray.head import running_head  # noqa: PLC0415 - asked before Ray is imported
-
-    if place.address is None and not place.start and running_head() is None:
-        raise NotFoundError(
-            f"no local Ray is running here, so it has no jobs; `connect ray` starts one{_others()}"
-        )
+    if place.address is None and not place.start:
+        return _local_ray()
     tell("Ray to load")
     from dlrover_nb.core.backends.ray.cluster import connect_ray  # noqa: PLC0415 - Ray takes a second to import
 
     return connect_ray(place.address, cpus=place.options.get("cpus"))
+
+
+def _local_ray() -> Cluster:
+    """Return this user's local head without starting one, or loading Ray."""
+    from dlrover_nb.core.backends.ray.head import running_head  # noqa: PLC0415 - not every kind has it
+
+    if (head := running_head()) is None:
+        raise NotFoundError(
+            f"no local Ray is running here, so it has no jobs; `connect ray` starts one{_others()}"
+        )
+    from dlrover_nb.core.backends.ray.local_ray import LocalRay  # noqa: PLC0415 - as above
+
+    return LocalRay(head)
 
 
 def _others() -> str:

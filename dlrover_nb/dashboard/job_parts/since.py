@@ -81,7 +81,7 @@ def since_blocks(snapshot: JobSnapshot, since_s: float | None) -> tuple[Block, .
     when = "You have not looked at this job before." if since_s is None else ""
     if not events:
         return (Paragraph(when or f"Nothing has happened since {units.clock(since_s)}."),)
-    rows = tuple((units.clock(event.at_s), event.text) for event in events[-N_LINE:])
+    rows = tuple((units.unbroken(units.clock(event.at_s)), event.text) for event in events[-N_LINE:])
     left_out = len(events) - len(rows)
     note = f"{left_out:,} earlier lines are left out." if left_out else ""
     title = "What has happened" if since_s is None else f"Since {units.clock(since_s)}"

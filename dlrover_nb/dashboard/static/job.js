@@ -85,7 +85,7 @@ const loading = setInterval(() => {
   clearInterval(loading);
   live.classList.remove("is-loading");
   document.getElementById("still").remove();
-  fit();
+  fitAnew();
 }, 100);
 
 // The live part has the buttons of the page's answer too, and those follow the job: the page's own, which work without
@@ -98,15 +98,21 @@ function leaveTheAnswerToTheLivePart() {
 }
 setInterval(leaveTheAnswerToTheLivePart, 500);
 
-// The frame is as high as what it shows. It only grows, so that nothing below a reader moves up, but for another
-// width of the window, where all moves anyway.
+// The frame is as high as what it shows. It only grows from then on, so that nothing below a reader moves up, but for
+// another width of the window, where all moves anyway.
 function fit() {
   const root = live.contentDocument && live.contentDocument.documentElement;
   if (!root || live.classList.contains("is-loading")) return;
   const wanted = Math.min(root.scrollHeight, 6000);
   if (wanted > live.clientHeight + 8) live.style.height = `${wanted}px`;
 }
-setInterval(fit, 1000);
+setInterval(fit, 250);
+
+// A document is never less high than its frame: so that tells what it needs only when it has hardly any room.
+function fitAnew() {
+  live.style.height = "1px";
+  fit();
+}
 
 for (const button of document.querySelectorAll("button[data-copies]")) {
   button.hidden = !navigator.clipboard; // it needs https, or this machine
@@ -120,8 +126,7 @@ let width = window.innerWidth;
 window.addEventListener("resize", () => {
   if (window.innerWidth === width) return;
   width = window.innerWidth;
-  live.style.height = "";
-  fit();
+  fitAnew();
 });
 
 const asked = new URLSearchParams({ cluster: page.dataset.cluster, job: page.dataset.job });

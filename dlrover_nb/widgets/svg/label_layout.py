@@ -209,9 +209,10 @@ def around(radius_px: float) -> tuple[Spot, ...]:
 
 
 def at_ends() -> tuple[Spot, ...]:
-    """Return the spots of a level line's name: above and below it, at its left end and at its right end."""
+    """Return the spots of a level line's name: above and below it, at its ends first, then between them."""
     left, right = (Side.LEFT, 0.0, 4.0), (Side.RIGHT, 1.0, -4.0)
-    return tuple(Spot(dx, dy, side, x) for side, x, dx in (left, right) for dy in (-4.0, 11.0))
+    between = ((Side.MIDDLE, x, 0.0) for x in (0.5, 0.75, 0.25, 0.625, 0.375, 0.875, 0.125))
+    return tuple(Spot(dx, dy, side, x) for side, x, dx in (left, right, *between) for dy in (-4.0, 11.0))
 
 
 def in_rows(n_row: int) -> tuple[Spot, ...]:

@@ -27,12 +27,13 @@ from dlrover_nb.widgets.svg.label_layout import (
 from dlrover_nb.widgets.svg.marks import Orientation, Points, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dlrover_nb.widgets.svg.marks import Plot
 
 MOST_ROWS = 3
 _FAR_PX = 1e6
+_STEPS = 12  # along the interval of a marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,20 @@ def level(plot: Plot, axes: Axes, room: Room, top: float = 0.0) -> list[tuple[Ru
         if isinstance(r, Rule) and r.along is Orientation.VERTICAL
     ]
     rows = Box(0.0, top, 0.0, _FAR_PX, -_FAR_PX, 0.0)
-    return list(zip(rules, place(labels, room, lines, fixed=(rows,) if top else ()), strict=True))
+    covered = (*lines, *_marked(plot, axes))
+    return list(zip(rules, place(labels, room, covered, fixed=(rows,) if top else ()), strict=True))
+
+
+def _marked(plot: Plot, axes: Axes) -> Iterator[Box]:
+    """Give the boxes of all markers, and of steps along the interval of each."""
+    for layer in plot.layers:
+        if not isinstance(layer, Points):
+            continue
+        has_ends = bool(len(layer.low) and len(layer.high))
+        ends = zip(layer.low, layer.high, strict=True) if has_ends else zip(layer.y, layer.y, strict=True)
+        for x, y, (low, high) in zip(layer.x, layer.y, ends, strict=True):
+            for at in (y, *(low + (high - low) * i / _STEPS for i in range(_STEPS + 1) if high > low)):
+                yield marker_box(axes.share_x(x), axes.share_y(at), layer.size)
 
 
 def of_markers(layers: Sequence[Points], axes: Axes, room: Room) -> list[list[Spot | None]]:

@@ -304,7 +304,7 @@ def _rules_labels(plot: Plot, frame: _Frame) -> str:
             parts.append(f'<path d="M{x:.1f} {frame.top:.1f}V{y - 7:.1f}" stroke="{rule.color}"/>')
     for rule, spot in level(plot, frame.axes, frame.room):
         if spot is not None:
-            x = frame.left if spot.side is Side.LEFT else frame.right
+            x = frame.left + (spot.x or 0.0) * (frame.right - frame.left)
             parts.append(
                 text(x + spot.dx, frame.py(rule.at) + spot.dy, rule.label, anchor=_ANCHOR[spot.side])
             )

@@ -62,8 +62,8 @@ OVERLAPS = """root => {
     if (element.matches('button, input, select') || (isText && !['STYLE', 'OPTION'].includes(element.tagName))) {
       const range = document.createRange()
       range.selectNodeContents(element)
-      const box = (element.matches('button, input, select') ? element : range).getBoundingClientRect()
-      if (box.width && box.height) found.push([element, box])
+      const boxes = (element.matches('button, input, select') ? element : range).getClientRects()  // one a line
+      for (const box of boxes) if (box.width && box.height) found.push([element, box])
       return
     }
     for (const child of [...(element.shadowRoot?.children ?? []), ...element.children]) visit(child)
@@ -71,7 +71,7 @@ OVERLAPS = """root => {
   visit(root)
   const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
     Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2
-  return found.flatMap(([a, box], i) => found.slice(i + 1).filter(([b, other]) => over(box, other))
+  return found.flatMap(([a, box], i) => found.slice(i + 1).filter(([b, other]) => a !== b && over(box, other))
     .map(([b]) => `${a.outerHTML.slice(0, 80)} and ${b.outerHTML.slice(0, 80)}`))
 }"""
 BACKGROUND = {"light": "255,255,255,255", "dark": "17,17,17,255"}

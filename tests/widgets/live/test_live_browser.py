@@ -22,6 +22,13 @@ BEATS = "() => Bokeh.documents.some(doc => doc.dlrover_link)"
 OFF = "button => button.getRootNode().host.inert"
 MEANS = "said => Bokeh.documents.some(d => [...d._all_models.values()].some(m => m.tags?.[0] === said))"
 
+# Presses a tab, and returns the height of what stands for its page in the same turn, before any message is handled.
+PRESSED = """async tab => {
+  tab.click()
+  await new Promise(done => setTimeout(done, 0))
+  return getComputedStyle(tab.getRootNode().host, '::after').height
+}"""
+
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.filterwarnings("default"),  # tornado and playwright warn of each other's event loops
@@ -150,6 +157,20 @@ def test_why_details_come_when_asked_for(master, address, page):
     page.get_by_text("Why proposal p2 of quick-start").wait_for()
     page.get_by_role("button", name="Memory", exact=True).click()
     page.get_by_text("Why proposal p2 of quick-start").wait_for(state="hidden")
+
+
+def test_the_place_of_a_page_is_seen_before_the_server_has_answered_a_press(address, page):
+    page.goto(address)
+    why = page.get_by_role("button", name="Why?", exact=True)
+    why.wait_for()
+    unlocked(page)
+    assert why.evaluate(PRESSED) == "220px"
+    page.get_by_text("What one more change would bring").or_(page.get_by_text("What is it?")).first.wait_for()
+    until(lambda: page.locator(".dlrover-opens").count() == 0)
+    assert why.evaluate(PRESSED) == "auto"
+    page.get_by_role("button", name="Plans", exact=True).click()
+    page.get_by_label("Axis of the fitted curve").wait_for()
+    until(lambda: page.locator(".dlrover-opens").count() == 0)
 
 
 def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(master, address, page):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,9 @@ from support.jobs.rehearsals import rehearsal
 
 from dlrover_nb.core.rehearsal.ways import WayName
 from dlrover_nb.widgets.past.rehearsal import marks, point_rows, rehearsal_view
-from dlrover_nb.widgets.svg.marks import has_rows
+from dlrover_nb.widgets.svg.label_layout import Label, Room, marker_box, text_box
+from dlrover_nb.widgets.svg.marks import Points, has_rows
+from dlrover_nb.widgets.svg.plot_labels import Axes, level
 
 
 def _text(result):
@@ -78,3 +81,27 @@ def test_the_saved_form_has_the_picture_and_its_numbers():
 def test_each_picture_has_points_and_the_curve_a_band():
     for panel in marks(rehearsal()).panels:
         assert sum(has_rows(layer) for layer in panel.layers) >= 2
+
+
+def test_the_picture_has_the_name_at_the_end_of_the_line_that_is_free():
+    """All points of the line itself are at few workers, so at its left end."""
+    picture = rehearsal_view(rehearsal()).mimebundle()["text/html"]
+    first = min(float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*>2</text>', picture))
+    (at,) = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="end">one worker</text>', picture)
+    assert float(at) > first + 100
+
+
+def test_the_line_of_one_worker_is_named_beside_the_points_not_on_them():
+    """The first point lies at the left end of the line, where such names stand otherwise."""
+    plot = next(panel for panel in marks(rehearsal()).panels if panel.title == "AUC by workers")
+    points = [layer for layer in plot.layers if isinstance(layer, Points)]
+    n_worker = max(max(layer.x) for layer in points)
+    low = min(min(layer.low) for layer in points)
+    axes = Axes((0.0, n_worker), (low, max(0.0, *(max(layer.high) for layer in points))))
+    for width in (300.0, 600.0, 1000.0):
+        room = Room((width, width), (180.0, 180.0))
+        ((rule, spot),) = level(plot, axes, room)
+        text = text_box(Label(rule.label, 0.0, axes.share_y(rule.at), ()), spot)
+        for layer in points:
+            for x, y in zip(layer.x, layer.y, strict=True):
+                assert text.is_clear_of(marker_box(axes.share_x(x), axes.share_y(y), layer.size), room)

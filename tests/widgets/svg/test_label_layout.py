@@ -91,3 +91,30 @@ def test_names_of_two_layers_of_markers_know_of_each_other():
     assert first is not None
     assert second is not None
     assert first != second
+
+
+@given(
+    st.lists(st.tuples(shares, shares, st.floats(0.0, 0.3)), min_size=1, max_size=8),
+    st.floats(0.2, 0.8),
+    st.tuples(st.floats(240, 1000), st.floats(110, 250)),
+)
+def test_the_name_of_a_level_line_is_on_no_point_and_no_interval_where_a_spot_is_free(points, at, size):
+    x, y, half = zip(*points, strict=True)
+    low, high = [[v + sign * h for v, h in zip(y, half, strict=True)] for sign in (-1, 1)]
+    plot = Plot(
+        "t", "d", "x", "y", (Rule(at, "one worker", Orientation.HORIZONTAL), Points(x, y, low=low, high=high))
+    )
+    axes, room = Axes((0.0, 1.0), (0.0, 1.0)), Room(*((px, px) for px in size))
+    ((_, chosen),) = level(plot, axes, room)
+    label = Label("one worker", 0.0, axes.share_y(at), at_ends())
+    ink = [
+        (px * size[0] - 3.5, px * size[0] + 3.5, (1 - top) * size[1] - 3.5, (1 - bottom) * size[1] + 3.5)
+        for px, bottom, top in zip(x, low, high, strict=True)
+    ]
+
+    def is_free(spot, apart=0.0):
+        left, right, top, bottom = edges(text_box(label, spot), *size)
+        box = (left - apart, right + apart, top - apart, bottom + apart)
+        return not any(overlap(box, each) for each in ink)
+
+    assert is_free(chosen) or not any(is_free(spot, apart=4.0) for spot in at_ends())

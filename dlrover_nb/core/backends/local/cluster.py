@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +36,7 @@ from dlrover_nb.core.backends.local.record import (
 )
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
+from dlrover_nb.core.client.link.rollcall import live_summaries
 from dlrover_nb.core.client.past.history_queries import past_jobs
 from dlrover_nb.core.disk.files import writing_to
 from dlrover_nb.core.disk.paths import jobs_folder
@@ -73,7 +73,6 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_LIMIT_S = 2.0  # a training master answers in milliseconds
 END_LIMIT_S = 60.0  # of a master that puts an ended job away: its nodes, its journal
-_AT_ONCE = 64  # masters called in parallel: those that hang must not add up
 
 
 def _nothing(_folder: Path) -> None:
@@ -297,13 +296,12 @@ def runs_here() -> dict[str, Path]:
 
 def _live(runs: Mapping[str, Path]) -> tuple[JobSummary, ...]:
     """Return the jobs among these whose masters answer at once, newest first."""
-    alive = [(name, folder) for name, folder in runs.items() if _is_alive(folder)]
-    if not alive:
-        return ()
-    with ThreadPoolExecutor(min(_AT_ONCE, len(alive))) as pool:
-        answers = pool.map(lambda run: _summary(*run), alive)
-    summaries = (summary for summary in answers if summary is not None)
-    return tuple(sorted(summaries, key=lambda s: s.started_at_s, reverse=True))
+    links = {
+        name: LocalLink(name, folder, limit_s=SUMMARY_LIMIT_S)
+        for name, folder in runs.items()
+        if _is_alive(folder)
+    }
+    return live_summaries(links)
 
 
 def _is_alive(folder: Path) -> bool:
@@ -315,14 +313,6 @@ def _goes_on(folder: Path) -> bool:
     """Whether a job has a master, or gets one without a client."""
     supervisor = read_supervisor(folder)
     return _is_alive(folder) or (supervisor is not None and supervisor.is_alive)
-
-
-def _summary(name: str, folder: Path) -> JobSummary | None:
-    try:
-        return LocalLink(name, folder, limit_s=SUMMARY_LIMIT_S).summary()
-    except DlroverError as error:
-        logger.info("job %s does not answer: %s", name, error)
-        return None
 
 
 def _without_answer(name: str, folder: Path) -> JobSummary:

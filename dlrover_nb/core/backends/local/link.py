@@ -75,7 +75,7 @@ class LocalLink(CallLink):
         """Send a call; if the master was killed, restart it first."""
         try:
             return self._ask(call)
-        except _NoAnswerError:
+        except NoAnswerError:
             if isinstance(call, ONCE):
                 raise
             return self._ask(call)
@@ -89,7 +89,7 @@ class LocalLink(CallLink):
                 self._ended = last
                 return last.answer(call)
             record = start_master(self._job, self._folder)
-        return self._post(record, call)
+        return post(record, call, self._job, limit_s=self._limit_s)
 
     def _end(self) -> CallHandler | None:
         if not self._folder.exists():
@@ -97,32 +97,40 @@ class LocalLink(CallLink):
         last = read_end(self._folder)
         return None if last is None else CallHandler(FinishedJob(last))
 
-    def _post(self, record: MasterRecord, call: Call) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", record.port, timeout=self._limit_s)
-        try:
-            connection.request("POST", CALL_PATH, CALLS.pack(call), {ACCESS_HEADER: record.access})
-            response = connection.getresponse()
-            body = response.read()
-        except TimeoutError as error:
-            raise AwayError(
-                f"the master of job {self._job} did not answer within {self._limit_s:g} s; try again"
-            ) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise _NoAnswerError(
-                f"the master of job {self._job} (process {record.pid}) did not answer ({error}); try again"
-            ) from error
-        finally:
-            connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise BackendError(
-                f"the master of job {self._job} refused a call ({response.status}); use the release of "
-                "dlrover-nb that the job was submitted with"
-            )
-        return unpack_answer(body)
 
-
-class _NoAnswerError(BackendError):
+class NoAnswerError(BackendError):
     """The answer was lost with the master, or with its connection."""
+
+
+def post(record: MasterRecord, call: Call, job: str, *, limit_s: float = CALL_LIMIT_S) -> Answer:
+    """Send a call to the master that a record names, and return its answer.
+
+    Raises
+    ------
+    NoAnswerError
+        When no answer came back: the master may have ended, with the call done or not.
+    AwayError
+        When it takes longer than `limit_s`.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", record.port, timeout=limit_s)
+    try:
+        connection.request("POST", CALL_PATH, CALLS.pack(call), {ACCESS_HEADER: record.access})
+        response = connection.getresponse()
+        body = response.read()
+    except TimeoutError as error:
+        raise AwayError(f"the master of job {job} did not answer within {limit_s:g} s; try again") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswerError(
+            f"the master of job {job} (process {record.pid}) did not answer ({error}); try again"
+        ) from error
+    finally:
+        connection.close()
+    if response.status != http.HTTPStatus.OK:
+        raise BackendError(
+            f"the master of job {job} refused a call ({response.status}); use the release of "
+            "dlrover-nb that the job was submitted with"
+        )
+    return unpack_answer(body)
 
 
 def start_master(job: str, folder: Path) -> MasterRecord:

@@ -32,6 +32,7 @@ from dlrover_nb.core.backends.ray.head import (
 )
 from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
 from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
+from dlrover_nb.core.backends.ray.near_masters import write_head
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
 from dlrover_nb.core.backends.ray.summaries import (
@@ -178,7 +179,11 @@ class RayCluster(SeesRayJobs):
         capacity = self.capacity()
         check_job_fits(spec, capacity)
         self._make_room_for(spec.name)
-        return new_run_folder(spec.name), capacity
+        folder = new_run_folder(spec.name)
+        if self._head is not None:
+            with writing_to(folder):
+                write_head(folder, self._head)
+        return folder, capacity
 
     def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs, newest first: those with a live master, then those only in the history."""
@@ -204,6 +209,10 @@ class RayCluster(SeesRayJobs):
         if name not in names:
             raise NotFoundError(no_job(name, f"at {self._address}", names, {job.name for job in past_jobs()}))
         return self._handle(name, master_of(name))
+
+    def link(self, name: str) -> RayLink:
+        """Return the way to a job's master through Ray."""
+        return RayLink(name, master_of(name))
 
     def delete(self, name: str, *, force: bool = False) -> str:
         """Remove a job: its master, its run folders on this machine; see `Cluster.delete`."""

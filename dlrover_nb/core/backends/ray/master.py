@@ -1,13 +1,15 @@
 """The job master as a detached Ray actor: it outlives notebooks, dashboards and their crashes.
 
-The actor holds one `JobLoop`, and its method `answer` takes all calls; Ray runs it in a pool of threads. When
-its process is killed Ray restarts it, and it resumes from its run folder with the nodes that still run.
+The actor holds one `JobLoop`, and its method `answer` takes all calls; Ray runs it in a pool of threads. On
+the local head the same calls come over loopback too (`near_masters`). When its process is killed Ray restarts
+it, and it resumes from its run folder with the nodes that still run.
 
 A client and a master of different releases either understand each other's calls or get one line of refusal.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import secrets
@@ -22,6 +24,7 @@ from ray._private import state
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from dlrover_nb.core import errors
+from dlrover_nb.core.backends.ray.near_masters import write_address
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable
 from dlrover_nb.core.client.link.call_ends import CallHandler, CallLink, unpack_answer
 from dlrover_nb.core.client.link.calls import ANSWERS, CALLS, ONCE, Failed
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.link.calls import Answer, Call
     from dlrover_nb.core.driver.external.external_inputs import StepReports
     from dlrover_nb.core.driver.loop.job_loop import JobLoop
+
+logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
 BACK_LIMIT_S = 20.0  # for a killed master to restart: a process, its imports, its journal
@@ -113,6 +118,8 @@ class RayMaster(MasterActor):
                 backend.close()
             raise
         self._drive(driver, path)
+        if one_host:
+            answer_near(self._driver, path)
 
 
 class RayProgramsMaster(MasterActor):
@@ -136,7 +143,7 @@ class RayProgramsMaster(MasterActor):
         from dlrover_nb.core.driver.external import external_job  # noqa: PLC0415 - as above
 
         spec, path = from_json(spec_json, JobSpec), Path(folder)
-        service = MasterService(secrets.token_hex(32), BY_TOKEN_ALONE)  # calls come to the actor alone
+        service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
         host = LOOPBACK if setup.is_here else ray.util.get_node_ip_address()
         server, clock = ThreadedServer(service, host), SystemClock()
         certificate = certificate_of(path, host, clock)
@@ -154,6 +161,25 @@ class RayProgramsMaster(MasterActor):
             self._drive(external_job.resume(backend, around), path)
         else:
             self._drive(external_job.begin(spec, backend, around), path)
+        if setup.is_here:
+            service.serve(self._driver)
+            write_address(path, server.server_port, access)
+
+
+def answer_near(driver: JobLoop[Any], folder: Path) -> None:
+    """Answer calls about a job on loopback too, and write where; without that they come by Ray."""
+    from dlrover_nb.core.driver.calls.http_server import ThreadedServer  # noqa: PLC0415 - for masters alone
+    from dlrover_nb.core.driver.calls.service import MasterService  # noqa: PLC0415 - as above
+
+    service = MasterService(access := secrets.token_hex(32), BY_TOKEN_ALONE)
+    service.serve(driver)
+    try:
+        server = ThreadedServer(service)
+    except OSError as error:
+        logger.warning("calls come to this master by Ray alone, as it got no port: %s", error)
+        return
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    write_address(folder, server.server_port, access)
 
 
 def starts_as_submitted(spec: JobSpec) -> bool:

@@ -3,6 +3,9 @@
 The first screen then holds what is always asked, and a page that is not shown costs nothing: its parts are
 made when it is opened for the first time, and its owner draws what `TabBar.chosen` names. Bokeh's own tabs
 were rejected: their heads are no buttons, so neither a keyboard nor a screen reader opens them.
+
+Until a page is there for the first time, the browser shows its place by itself: the kernel or server may be
+busy, and a press that changes nothing looks lost. No model stands for it, whose state both sides would set.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import panel as pn
-from bokeh.models import RadioButtonGroup
+from bokeh.models import CustomJS, RadioButtonGroup
 
 from dlrover_nb.widgets.live.controls.elements import pane
 from dlrover_nb.widgets.theme import ANY, TABS, WIDGETS
@@ -18,6 +21,20 @@ from dlrover_nb.widgets.theme import ANY, TABS, WIDGETS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+# The buttons and the pages are the parts of one layout, and a page is visible once it has parts of its own.
+_OPENS = """
+const view = Bokeh.index.find_one(group)
+const parts = view?.parent?.child_views ?? []
+const isWanted = () => group.active !== null && parts.every(part => part === view || !part.model.visible)
+const endMs = Date.now() + 20_000
+const show = () => {
+  const isOpening = isWanted() && Date.now() < endMs
+  view.el.classList.toggle('dlrover-opens', isOpening)
+  if (isOpening) setTimeout(show, 50)
+}
+if (view) show()
+"""
 
 
 class TabBar:
@@ -41,6 +58,7 @@ class TabBar:
             html_attributes={"role": "group", "aria-label": "More of this job"},
         )  # fmt: skip
         self.model.on_change("active", self._changed)
+        self.model.js_on_change("active", CustomJS(args={"group": self.model}, code=_OPENS))
 
     @property
     def layout(self) -> Any:  # noqa: ANN401 - panel has no types

@@ -149,9 +149,14 @@ def _below(spot: Spot | None) -> Spot | None:
     return replace(spot, dy=_HANG) if spot else None
 
 
+def _at(axes: Axes, share: float) -> float:
+    """Return the value at a share of the width."""
+    return axes.x[0] + share * (axes.x[1] - axes.x[0])
+
+
 def _level(rules: Sequence[tuple[Rule, Spot | None]], axes: Axes) -> dict[str, list[object]]:
     return {
-        "x": [axes.x[spot is not None and spot.x == 1.0] for _, spot in rules],
+        "x": [_at(axes, (spot and spot.x) or 0.0) for _, spot in rules],
         "y": [r.at for r, _ in rules],
         **_names([r.label for r, _ in rules], [spot for _, spot in rules], "label"),
         "color": [r.color for r, _ in rules],
