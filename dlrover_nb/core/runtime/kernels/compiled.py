@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlrover_nb.core.runtime.kernels import bell_requests, maps, numpy_kernel, plain_server
+from dlrover_nb.core.runtime.kernels import bell_requests, maps, numpy_kernel, plain_messages, plain_server
 from dlrover_nb.core.runtime.kernels.plain_server import PlainServer
 from dlrover_nb.core.structs.job.spec_choices import Optimizer
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Built by setup.py under a name without a Python version: each Python loads the same library.
 # The variable is for `make sanitize` alone, whose libraries stop the process at the first fault.
 LIBRARY = Path(os.environ.get("DLROVER_NB_KERNEL_LIBRARY") or Path(__file__).with_name("_kernel.so"))
-_VERSION = 17  # of kernel.c: a library that was built before the source changed is not used
+_VERSION = 18  # of kernel.c: a library that was built before the source changed is not used
 _KINDS: Mapping[str, int] = {Optimizer.SGD: 0, Optimizer.ADAGRAD: 1, Optimizer.ADAM: 2}
 _AMPLITUDE = float(numpy_kernel.AMPLITUDE)
 _P, _I, _U, _F = c_void_p, c_int64, c_uint64, c_float
@@ -61,9 +61,11 @@ _SIGNATURES = {
     "serve": (_P, _P, _I, _P, _I, c_double, _I),
     "serve_one": (_P, _P),
     "exchange": (_P, _P, _P, _P),
+    "read_message": (_P,),
+    "answer_message": (_P, _P),
     "count_exchange": (_P, _I, _P, _I, _P, _I, c_double),
 }
-_RETURNING = ("distinct", "exchange")
+_RETURNING = ("distinct", "exchange", "read_message", "answer_message")
 _RULE = np.dtype([(name, np.float32) for name in ("rate", "beta1", "rest1", "beta2", "rest2", "epsilon")])
 _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
     "Request": bell_requests.Request,
@@ -72,6 +74,7 @@ _STRUCTS: Mapping[str, type[ctypes.Structure] | np.dtype[Any]] = {
     "Reader": bell_requests.Reader,
     "Watched": bell_requests.Watched,
     "Arrays": plain_server.Arrays,
+    "Message": plain_messages.Message,
     "Saving": bell_requests.Saving,
     "Store": bell_requests.Parameters,
     "Rule": _RULE,

@@ -114,6 +114,14 @@ class PlainServer:
         """Serve the request of a bell that was read."""
         self._c.serve_one(addressof(self.parameters), byref(bell))
 
+    def reads(self, message: int) -> bool:
+        """Whether a message at an address is an exchange that may be plain; see `plain_messages`."""
+        return bool(self._c.read_message(message))
+
+    def responds(self, message: int) -> int:
+        """Serve a message that was read; the `Outcome`."""
+        return int(self._c.answer_message(addressof(self.parameters), message))
+
     def exchange(
         self,
         pushed: tuple[Ids, Floats, Floats],

@@ -1,5 +1,5 @@
 /* Requests that workers ring for (bell_requests.py), served without Python: exchanging.py, with the same bits.
- * `exchange` serves those that came in messages as well, when Python has read them.
+ * `exchange` serves those that came in messages as well, when they were read: by Python, or in messages.c.
  *
  * What is not plain is left to Python: another epoch, a round or rate of its own, gradients to be gathered,
  * gradients or places that look wrong, new rows for which the map grows, rows to save for which there is no room.
@@ -19,7 +19,6 @@
 
 #include "serve.h"
 
-enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* bell_requests.py's Outcome */
 enum { LINE_BYTES = 64, MOST_HELPERS = 63, MOST_ROWS = 1 << 26 };
 
 _Static_assert(2 * (int64_t)MOST_ROWS < INT32_MAX, "places of a request's rows are int32");
@@ -67,7 +66,7 @@ static int64_t end_of(const Bell *bell, int64_t at, int64_t n, int64_t item_byte
 }
 
 /* Whether so many rows can be served at once: their places are int32. */
-static int are_few(const Request *r)
+int are_few(const Request *r)
 {
     return r->n_push >= 0 && r->n_push <= MOST_ROWS && r->n_pull >= 0 && r->n_pull <= MOST_ROWS;
 }
@@ -164,14 +163,28 @@ int64_t exchange(Store *store, const Request *request, const Arrays *arrays, Ans
     return outcome;
 }
 
-/* Count how old was what the request of a bell brought. */
-static void count_age(Store *store, const Bell *bell, const Arrays *arrays)
+/* Count how old was what a request brought. */
+static void count_age(Store *store, const Request *r, const Arrays *arrays, Reader *reader)
 {
-    const Request *r = &bell->request;
     const double at_s = now_s();
     lock_counts(store);
-    count_exchange(bell->reader, r->n_push || r->n_dense, arrays->push, r->n_push, arrays->pull, r->n_pull, at_s);
+    count_exchange(reader, r->n_push || r->n_dense, arrays->push, r->n_push, arrays->pull, r->n_pull, at_s);
     unlock_counts(store);
+}
+
+/* `exchange` with a step of the class of its age, which is counted; `reader` is NULL where ages are not. */
+int64_t exchange_of(Store *store, const Request *r, const Arrays *of_request, Answer *answer, Reader *reader)
+{
+    Arrays arrays = *of_request;
+    if (store->dense_steps && reader) {
+        lock_counts(store);
+        arrays.age_class = age_class(reader);
+        unlock_counts(store);
+    }
+    const int64_t outcome = exchange(store, r, &arrays, answer);
+    if (outcome == ANSWERED && reader)
+        count_age(store, r, &arrays, reader);
+    return outcome;
 }
 
 static int64_t serve_slab(Store *store, Bell *bell)
@@ -186,7 +199,7 @@ static int64_t serve_slab(Store *store, Bell *bell)
         end_of(bell, dense_answer_at, store->n_dense, sizeof(float)) < 0)
         return NOT_PLAIN;
     uint8_t *slab = bell->slab;
-    Arrays arrays = {
+    const Arrays arrays = {
         .push = (const int64_t *)(slab + r->at),
         .pull = (const int64_t *)(slab + pull_at),
         .gradients = (const float *)(slab + rows_at),
@@ -194,15 +207,7 @@ static int64_t serve_slab(Store *store, Bell *bell)
         .rows = (float *)(slab + r->answer_at),
         .dense = (float *)(slab + dense_answer_at),
     };
-    if (store->dense_steps && bell->reader) {
-        lock_counts(store);
-        arrays.age_class = age_class(bell->reader);
-        unlock_counts(store);
-    }
-    const int64_t outcome = exchange(store, r, &arrays, &bell->answer);
-    if (outcome == ANSWERED && bell->reader)
-        count_age(store, bell, &arrays);
-    return outcome;
+    return exchange_of(store, r, &arrays, &bell->answer, bell->reader);
 }
 
 static void ring(const Bell *bell)

@@ -3,6 +3,8 @@
 #define DLROVER_NB_SERVE_H
 #include "store.h"
 
+enum { ANSWERED, MAP_GROWS, NOT_PLAIN, MALFORMED }; /* bell_requests.py's Outcome */
+
 typedef struct {
     int64_t epoch, step, at, n_push, width, n_dense, n_pull, answer_at;
     double rate, rung_s;
@@ -60,6 +62,23 @@ typedef struct {
     int64_t age_class; /* of the dense gradient */
 } Arrays;
 
+enum { MOST_FRAMES = 16, NO_SLAB = -1 };
+
+/* A request that came in a message (plain_messages.py), and room for its answer. */
+typedef struct {
+    const uint8_t *frames[MOST_FRAMES];
+    int64_t n_byte[MOST_FRAMES], n_frame;
+    Request request;
+    const uint8_t *arrays[4]; /* ids to push, gradients, the dense one, ids to pull: at any byte */
+    Reader *reader;           /* NULL: ages are not counted */
+    float *rows, *dense;
+    uint8_t *head; /* of the answer: room for two small arrays and the record */
+    int64_t n_head;
+    Answer answer;
+} Message;
+
+int are_few(const Request *r);
+int64_t exchange_of(Store *store, const Request *r, const Arrays *of_request, Answer *answer, Reader *reader);
 int64_t age_class(const Reader *reader);
 void count_exchange(Reader *reader, int64_t has_pushed, const int64_t *pushed, int64_t n_pushed, const int64_t *pulled,
                     int64_t n_pulled, double at_s);

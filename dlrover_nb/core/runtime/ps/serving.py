@@ -20,7 +20,7 @@ releases it.
 
 An exchange applies gradients, then reads rows and the dense slice. A compiled kernel does both in one call
 where a request is as those of almost every iteration of asynchronous training are; the methods of the store
-do the rest, with the same bits.
+do the rest, with the same bits. It reads most of the messages with such requests as well (`plain_exchanges`).
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ from dlrover_nb.core.runtime.process.time_accounting import Part, TimeAccounting
 from dlrover_nb.core.runtime.ps.gathering import Gathering
 from dlrover_nb.core.runtime.ps.gradient_rounds import Rounds
 from dlrover_nb.core.runtime.ps.ordered_steps import OrderedSteps
+from dlrover_nb.core.runtime.ps.plain_exchanges import PlainExchanges
 from dlrover_nb.core.runtime.ps.round_barrier import Release, RoundBarrier
 from dlrover_nb.core.runtime.ps.rung import RungRequests
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
@@ -199,6 +200,7 @@ class Serving:
         self._slabs, self._sealed = slabs, sealed
         self._decoder = MessageDecoder(name, ToPs | MoveChunk)
         self.rung = RungRequests(slabs, accounting, self._decoder)
+        self._plain = PlainExchanges(accounting)
         self.store: ParameterStore | None = None
         self.epoch = NO_EPOCH
         self._applied: dict[bytes, int] = {}  # last step of each connection
@@ -320,6 +322,8 @@ class Serving:
 
     def _serve(self, identity: bytes, frames: Sequence[Any]) -> None:
         self._accounting.count_bytes(0, n_byte(frames))
+        if self._gathering is None and self._serve_plain(identity, frames):
+            return
         request = self._decoder.read(frames, identity, self._slabs.block(identity))
         if request is None:
             return
@@ -330,12 +334,39 @@ class Serving:
             self._refuse(identity, error)
         self._accounting.switch(Part.OTHER)
 
+    def _serve_plain(self, identity: bytes, frames: Sequence[Any]) -> bool:
+        """Whether a message was one that the kernel serves, and is answered."""
+        step = self._plain.read(frames, self.store, self.epoch)
+        if step is None or step <= self._last_step(identity):
+            return False
+        if (worker := worker_of(identity)) in self._forgotten:
+            return False
+        assert self.store is not None
+        reader = self.ages.reader(identity, worker)
+        answer = self._plain.respond(self.store, reader, is_copied=self._copies(identity))
+        if answer is None:
+            return False
+        self._applied[identity] = step
+        self._send_frames(identity, answer)
+        return True
+
+    def _last_step(self, identity: bytes) -> int:
+        """Return the last step of a connection whose gradients were applied; -1: none were."""
+        return max(self._applied.get(identity, -1), self._slabs.rung_step(identity))
+
+    def _copies(self, identity: bytes) -> bool:
+        """Whether the frames of an answer are copied; those in transit must not change."""
+        return self._sealed is not None and self._sealed.copies(identity)
+
     def _send(self, identity: bytes, answer: object, beside: Sequence[AnyArray] = ()) -> list[Any]:
         """Send an answer; return its frames."""
         frames = encode(answer, beside)
+        self._send_frames(identity, frames)
+        return frames
+
+    def _send_frames(self, identity: bytes, frames: list[Any]) -> None:
         self._post(identity, frames)
         self._accounting.count_bytes(n_byte(frames), 0)
-        return frames
 
     def _post(self, identity: bytes, frames: list[Any]) -> None:
         if self._sealed is None or not self._sealed.send(identity, frames):
@@ -442,11 +473,10 @@ class Serving:
         places = self._places(identity, request.answer_at, len(pull_rows), store) if in_slab else None
         if places is not None:
             out = places[0].array, places[1].array
-        else:  # frames in transit must not change
-            is_copied = self._sealed is not None and self._sealed.copies(identity)
-            out = store.new_answer(len(pull_rows), is_copied=is_copied)
+        else:
+            out = store.new_answer(len(pull_rows), is_copied=self._copies(identity))
         update_s, lookup_s = 0.0, None
-        if request.step > max(self._applied.get(identity, -1), self._slabs.rung_step(identity)):
+        if request.step > self._last_step(identity):
             update_s, lookup_s = self._update(identity, request, arrays, out, store)
             self._applied[identity] = request.step
         if lookup_s is None:

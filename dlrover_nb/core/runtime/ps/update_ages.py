@@ -104,13 +104,23 @@ class UpdateAges:
         self._collect()
         self._readers = {}
 
+    def reader(self, identity: bytes, worker: str) -> Reader:
+        """Return what a connection has read and pushed."""
+        if identity not in self._readers:
+            reader = Reader(lag=self._lag, n_exchange=1, generation=self._watched.generation)
+            reader.n_update, reader.watched = pointer(self._n_update), pointer(self._watched)
+            reader.n_read[:] = [self._n_update.value] * 2
+            reader.read_s[:] = [self._now_s()] * 2
+            self._readers[identity] = worker, reader
+        return self._readers[identity][1]
+
     def follow(self, identity: bytes, worker: str, bell: Bell) -> None:
         """Let the kernel count what it serves for a bell."""
-        bell.reader = pointer(self._reader(identity, worker))
+        bell.reader = pointer(self.reader(identity, worker))
 
     def class_of_next(self, identity: bytes, worker: str) -> int:
         """Return the class of the age that a gradient of a connection has now."""
-        return class_of(age_now(self._reader(identity, worker)))
+        return class_of(age_now(self.reader(identity, worker)))
 
     def count(
         self,
@@ -122,12 +132,12 @@ class UpdateAges:
         pulled: Ids = _NO_ROWS,
     ) -> None:
         """Count an exchange that was served, with the rows that it brought and read."""
-        reader = self._reader(identity, worker)
+        reader = self.reader(identity, worker)
         self._kernel.count_exchange(reader, pushed, pulled, self._now_s(), has_pushed=has_pushed)
 
     def count_gathered(self, identity: bytes, worker: str) -> int:
         """Count a gradient that the next update has, and return its age."""
-        reader = self._reader(identity, worker)
+        reader = self.reader(identity, worker)
         age = age_now(reader)
         reader.counts[class_of(age)] += 1
         age_ms = int((self._now_s() - reader.read_s[self._lag]) * 1e3)
@@ -139,11 +149,11 @@ class UpdateAges:
         self._n_update.value += 1
         if len(contributors) == 1:
             (alone,) = contributors
-            self._reader(*alone).n_own += 1
+            self.reader(*alone).n_own += 1
 
     def count_read(self, identity: bytes, worker: str) -> None:
         """Note that a connection reads rows now."""
-        reader = self._reader(identity, worker)
+        reader = self.reader(identity, worker)
         reader.n_read[1], reader.n_read[0] = reader.n_read[0], n_other(reader)
         reader.read_s[1], reader.read_s[0] = reader.read_s[0], self._now_s()
 
@@ -172,12 +182,3 @@ class UpdateAges:
 
     def _counts_of(self, worker: str) -> _Counts:
         return self._counts.setdefault(worker, _Counts())
-
-    def _reader(self, identity: bytes, worker: str) -> Reader:
-        if identity not in self._readers:
-            reader = Reader(lag=self._lag, n_exchange=1, generation=self._watched.generation)
-            reader.n_update, reader.watched = pointer(self._n_update), pointer(self._watched)
-            reader.n_read[:] = [self._n_update.value] * 2
-            reader.read_s[:] = [self._now_s()] * 2
-            self._readers[identity] = worker, reader
-        return self._readers[identity][1]

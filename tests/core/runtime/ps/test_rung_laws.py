@@ -179,6 +179,7 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
 
     monkeypatch.setattr(Serving, "_exchange", noted)
     with worlds() as (compiled, python, *messages):
+        frames, read_in_c = messages
         for world in (compiled, python, *messages):
             exchanges(world, range(3))
             served.clear()
@@ -187,8 +188,10 @@ def test_plain_requests_need_no_python_and_others_do(monkeypatch):
             expected = {
                 compiled: [(9, True)],
                 python: [(step, True) for step in range(4, 10)],
+                frames: [(step, False) for step in range(4, 10)],
+                read_in_c: [(9, False)],
             }
-            assert served == expected.get(world, [(step, False) for step in range(4, 10)])
+            assert served == expected[world]
         assert_same_stores(compiled, python, *messages)
 
 
