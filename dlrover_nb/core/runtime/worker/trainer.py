@@ -200,7 +200,7 @@ class Trainer:
         worker = spec.plan.worker
         need = Need(worker.cpu, worker.memory_mib, worker.gpu)
         self.costs = BatchCosts(need, is_due=is_measured and spec.stragglers in MEASURES)
-        self._is_warm = False
+        self._is_warm, self._seed = False, spec.seed
         n_categorical, n_numeric = len(features.categorical), len(features.numeric)
         device = device_of(spec.device, spec.plan.worker.gpu)
         self.learner = Learner(
