@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support.driver.real_job import Job, plan, succeeded
+from support.driver.real_job import Job, plan
 from support.runtime.trained_parameters import parameters_in
 from torch import nn
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.more
 
 FIXED = {"sync": Sync.BSP, "deterministic": True}
-CENSUS = {"n_epoch": 3, "batch_size": 512, "global_batch": 1536, "shard_batches": 1, **FIXED}
+CENSUS = {"n_epoch": 3, "batch_size": 512, "global_batch": 1536, "shard_batches": 7, **FIXED}
 
 
 def result(job: Job) -> tuple[Any, ...]:
     """Return the bits of all parameters of a job that succeeded, and its quality."""
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
+    assert end.train.n_sample_done == job.features.n_train * job.spec.n_epoch
     manifest = newest_manifest(str(job.folder / "checkpoints"))
     assert manifest is not None
     parameters = parameters_in(manifest.files, job.spec, job.features)
@@ -44,7 +45,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, features: Any) -> tupl
     job = Job(tmp_path_factory.mktemp("undisturbed"), features, plan=plan(1, 1), **CENSUS)
     job.driver.start()
     try:
-        succeeded(job)
         return result(job)
     finally:
         job.close()
