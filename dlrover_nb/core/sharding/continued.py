@@ -22,6 +22,7 @@ _NAMES = {
     "shard_batches": "shard_batches",
     "seed": "seed",
     "is_stream": "kind of data (a stream or not)",
+    "block_shards": "shard_batches of deterministic training",
     "step_shards": "number of batches in one step of deterministic training",
 }
 _WITHOUT = "leave --from-rows out to train all rows with its parameters"

@@ -70,7 +70,7 @@ class Deaths:
     def quarantined(self, split: Split, rows: RowsDone) -> Iterator[QuarantinedShard]:
         """Describe the shards with too many deaths."""
         for shard in self.suspects():
-            place = split.epoch(shard), *split.rows(shard)
+            place = split.epoch(shard), *split.block(shard)
             yield QuarantinedShard(split.purpose, shard, *place, rows.of(shard), self._owners[shard])
 
     def items(self) -> tuple[tuple[int, tuple[str, ...]], ...]:

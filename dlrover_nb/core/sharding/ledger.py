@@ -259,10 +259,12 @@ class ShardLedger:
         return tuple(self._held(shard) for shard in self._holds.of(owner))
 
     def _held(self, shard: int) -> Shard:
-        hold, place = self._holds[shard], self.split.place(shard)
-        lease = Lease(self.split.purpose, shard, hold.grant)
-        unit = None if (steps := self.queue.steps) is None else steps.unit(shard)
-        return Shard(lease, *place, self._rows.of(shard), hold.until if hold.is_piece else None, unit)
+        hold, split, steps = self._holds[shard], self.split, self.queue.steps
+        lease, before = Lease(split.purpose, shard, hold.grant), split.n_row_before(shard)
+        is_part = hold.is_piece or split.block_shards > 1
+        offset, until = before + self._rows.of(shard), before + hold.until if is_part else None
+        unit = None if steps is None else steps.unit(shard)
+        return Shard(lease, split.epoch(shard), *split.block(shard), offset, until, unit)
 
     # steps of deterministic training
 
@@ -327,14 +329,15 @@ class ShardLedger:
         return is_less and self.split.purpose is Purpose.TRAIN
 
     def progress(self, owner: str, lease: Lease, n_row_done: int) -> bool:
-        """Acknowledge the first `n_row_done` rows of a shard; False when the lease is stale.
+        """Acknowledge the first `n_row_done` rows of a shard, or its block; False when the lease is stale.
 
         A number below the acknowledged one (a late report) has no effect.
         """
         if not self._admits(owner, lease):
             return False
         self.changes.note(f"progress {owner} {lease.shard} {lease.grant} {n_row_done}")
-        self._acknowledge(lease.shard, min(n_row_done, self._holds[lease.shard].until))
+        n_own = n_row_done - self.split.n_row_before(lease.shard)
+        self._acknowledge(lease.shard, min(n_own, self._holds[lease.shard].until))
         return True
 
     def complete(self, owner: str, lease: Lease) -> bool:
@@ -386,7 +389,7 @@ class ShardLedger:
         """
         if not self.holds(owner, lease):
             return False
-        if n_row_done >= self._holds[lease.shard].until:
+        if n_row_done - self.split.n_row_before(lease.shard) >= self._holds[lease.shard].until:
             return self.complete(owner, lease)
         if n_row_done:
             self.progress(owner, lease, n_row_done)

@@ -41,6 +41,9 @@ class Split:
     step_shards
         How many shards, one after the other in the order of grants, are the units of one step of the
         optimizer (deterministic training); None: any gradients make a step.
+    block_shards
+        How many shards, after each other in the data, are one block: its rows are shuffled together, and its
+        shards are granted after each other.
     """
 
     n_sample: int | None
@@ -52,11 +55,13 @@ class Split:
     purpose: Purpose = Purpose.TRAIN
     is_stream: bool = False
     step_shards: int | None = None
+    block_shards: int = 1
 
     def __post_init__(self) -> None:
         _check.at_least("batch_size", self.batch_size, 1)
         _check.at_least("shard_batches", self.shard_batches, 1)
         _check.at_least("n_epoch", self.n_epoch, 1)
+        _check.at_least("block_shards", self.block_shards, 1)
         if self.step_shards is not None:
             _check.at_least("step_shards", self.step_shards, 1)
         if self.step_shards is not None and self.is_stream:
@@ -111,6 +116,18 @@ class Split:
         """Return the first row of a shard and the row after its last."""
         return self.place(shard)[1:]
 
+    def block(self, shard: int) -> tuple[int, int]:
+        """Return the first row of the block of a shard and the row after its last."""
+        start = self.rows(shard)[0] - self.n_row_before(shard)
+        stop = start + self.block_shards * self.shard_size
+        return start, stop if self.n_sample is None else min(stop, self.first_row + self.n_sample)
+
+    def n_row_before(self, shard: int) -> int:
+        """Return how many rows of its block, in the order in which they are trained, are before a shard."""
+        if self.block_shards == 1:
+            return 0
+        return shard % self.n_shard_per_epoch % self.block_shards * self.shard_size
+
     def n_row(self, shard: int) -> int:
         """Return how many rows a shard has."""
         start, stop = self.rows(shard)
@@ -152,8 +169,12 @@ class Split:
 
         Not for a stream, whose order is that of its numbers.
         """
-        order = np.arange(self.n_shard_per_epoch, dtype=np.int32)
-        np.random.default_rng((self.seed, epoch)).shuffle(order)
+        n_shard, n = self.n_shard_per_epoch, self.block_shards
+        blocks = np.arange(-(-n_shard // n), dtype=np.int32)
+        np.random.default_rng((self.seed, epoch)).shuffle(blocks)
+        within = np.tile(np.arange(n, dtype=np.int32), len(blocks))
+        order: ShardIds = np.repeat(blocks, n) * np.int32(n) + within
+        order = order[order < n_shard]
         order += epoch * self.n_shard_per_epoch
         return order
 

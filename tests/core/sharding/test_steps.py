@@ -20,6 +20,7 @@ splits = st.builds(
     n_epoch=st.integers(1, 4),
     seed=st.integers(0, 5),
     step_shards=st.integers(1, 5),
+    block_shards=st.integers(1, 4),
 )
 
 
@@ -36,6 +37,36 @@ def test_steps_are_consecutive_shards_of_the_seeded_order(split):
     assert steps.shards(n_step) == ()
     for number, shard in enumerate(order):
         assert (steps.unit(shard).number, steps.unit(shard).step) == (number, number // size)
+
+
+@given(splits)
+def test_shards_are_disjoint_parts_of_their_blocks_and_blocks_are_whole_in_the_order(split):
+    if not split.n_shard:
+        return
+    ledger, trained, blocks = ShardLedger(split), [], []
+    while (shard := ledger.grant("a")) is not None:
+        assert 0 <= shard.offset < shard.end <= shard.stop - shard.start
+        trained += [(shard.epoch, shard.start, place) for place in range(shard.offset, shard.end)]
+        if not blocks or blocks[-1] != (shard.epoch, shard.start, shard.stop):
+            blocks.append((shard.epoch, shard.start, shard.stop))
+        ledger.complete("a", shard.lease)
+    assert len(blocks) == len(set(blocks))
+    assert len(set(trained)) == len(trained) == split.n_sample * split.n_epoch
+    assert sum(stop - start for _, start, stop in blocks) == split.n_sample * split.n_epoch
+
+
+@given(splits, st.integers(0, 60))
+def test_rows_of_a_block_before_a_shard_count_for_nothing(split, n_more):
+    ledger = ShardLedger(split)
+    while (shard := ledger.grant("a")) is not None:
+        assert ledger.progress("a", shard.lease, shard.offset)
+        before = ledger.counts().n_sample_done
+        n_row = shard.end - shard.offset
+        assert ledger.progress("a", shard.lease, shard.offset + n_more)
+        assert ledger.counts().n_sample_done - before == min(n_more, n_row)
+        assert ledger.let_go("a", shard.lease, shard.end)
+        assert ledger.counts().n_sample_done - before == n_row
+    assert ledger.finished
 
 
 class Played:

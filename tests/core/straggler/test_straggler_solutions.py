@@ -64,6 +64,14 @@ def test_a_persistent_straggler_is_restarted_unless_the_cluster_is_busy():
     assert [type(action) for action in busy] == [AdjustBatches]
 
 
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_where_batches_are_fixed_no_worker_gets_another_or_is_left_out(solution):
+    slow = [found("worker-2", Pace.PERSISTENT)]
+    fixed = actions(solution, slow, situation(100.0, 100.0, 40.0, is_fixed=True))
+    assert all(isinstance(action, KillRestart) for action in fixed)
+    assert bool(fixed) == (solution == "antdt-nd")
+
+
 def test_a_worker_whose_smaller_batch_makes_up_for_it_is_not_restarted():
     even = tuple(
         replace(w, size=size) for w, size in zip(workers(100.0, 100.0, 40.0), (125, 125, 50), strict=True)

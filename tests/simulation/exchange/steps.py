@@ -62,10 +62,10 @@ def states(
             return
         parts, sizes = [], []
         for shard in shards:
-            epoch, start, stop = split.place(shard)
-            work = ShardWork(
-                Shard(Lease(Purpose.TRAIN, shard, 1), epoch, start, stop), read(start, stop), seed=job.seed
-            )
+            (start, stop), before = split.block(shard), split.n_row_before(shard)
+            lease, end = Lease(Purpose.TRAIN, shard, 1), before + split.n_row(shard)
+            unit = Shard(lease, split.epoch(shard), start, stop, before, end)
+            work = ShardWork(unit, read(start, stop), seed=job.seed)
             batch = work.take(job.batch_size, layout)
             parts.append(_part(batch, store, dense))
             sizes.append(len(batch.labels))

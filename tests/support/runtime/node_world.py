@@ -26,17 +26,19 @@ from dlrover_nb.core.runtime.worker.worker import Worker
 from dlrover_nb.core.structs.job.job import JobSpec, ModelSpec
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.checkpoints import PartSource
-from dlrover_nb.core.structs.training.shards import Lease, Purpose, Shard
+from dlrover_nb.core.structs.training.shards import MOST_HELD, Lease, Purpose, Shard
 from dlrover_nb.core.structs.wire.messages import (
     Granted,
     Hello,
     Load,
     Loaded,
+    NoShard,
     Report,
     Save,
     Saved,
     ShardAsked,
     ShardFinished,
+    StepOpened,
     Stop,
     Train,
 )
@@ -191,15 +193,30 @@ class World:
             assert self.receive(Loaded, name)[0].ps_epoch == self.epoch
         return Train(self.epoch, endpoints, owner)
 
-    def save(self, names):
+    def save(self, names, n_step=None):
         """Save and return (path, sha256) of each part."""
         files = []
         for name in names:
-            self.send(name, Save(1, str(self.folder / f"{name}.ckpt")))
+            self.send(name, Save(1, str(self.folder / f"{name}.ckpt"), n_step=n_step))
             saved = self.receive(Saved, name)[0]
             assert not saved.error
             files.append((saved.file, saved.sha256))
         return files
+
+    def train_steps(self, workers, ledger):
+        """Hand out the shards of a ledger with steps, until all are done."""
+        n_step = 0
+        while not ledger.finished:
+            message, _ = self.receive(ShardAsked | ShardFinished)
+            if isinstance(message, ShardFinished):
+                ledger.complete(message.node, message.lease)
+            if ledger.n_step != n_step:
+                n_step = ledger.n_step
+                for worker in workers:
+                    self.send(worker, StepOpened(n_step))
+            may_hold = isinstance(message, ShardAsked) and len(ledger.leases(message.node)) < MOST_HELD
+            shard = ledger.grant(message.node) if may_hold else None
+            self.send(message.node, NoShard(0.05, n_step) if shard is None else Granted(shard, n_step))
 
     def train(self, node, shards):
         """Hand out shards one after the other, until the last is finished."""

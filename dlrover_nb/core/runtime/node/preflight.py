@@ -238,6 +238,11 @@ def _check_passes(spec: JobSpec, features: FeatureSpec) -> None:
         raise InvalidValueError(
             f"epochs of a stream must be 1, got {spec.n_epoch}; its rows are read once only"
         )
+    if features.is_stream and spec.deterministic:
+        raise InvalidValueError(
+            "deterministic needs rows with an end, got a stream: its steps follow from the order of all "
+            "rows; leave deterministic out"
+        )
     rule = spec.early_stopping
     if rule is not None and rule.is_held_out and not features.n_eval:
         raise InvalidValueError("early stopping needs held-out rows, got none; set data.holdout")

@@ -206,13 +206,20 @@ class ShardPrefetcher:
 def _read_all(
     read: Callable[[int, int], Batch], wanted: SimpleQueue[tuple[Shard, Future[Batch]] | None]
 ) -> None:
-    """Read one shard after the other; an error is raised where the result is used."""
+    """Read one shard after the other; an error is raised where the result is used.
+
+    Those of one block have the same rows, which are read once when they come after each other.
+    """
+    last: tuple[tuple[int, int], Batch] | None = None
     while (item := wanted.get()) is not None:
         shard, future = item
         if not future.set_running_or_notify_cancel():
             continue
         try:
-            future.set_result(read(shard.start, shard.stop))
+            rows = shard.start, shard.stop
+            if last is None or last[0] != rows:
+                last = rows, read(*rows)
+            future.set_result(last[1])
         except Exception as error:  # noqa: BLE001 - raised again where the result is taken
             future.set_exception(error)
 

@@ -457,6 +457,15 @@ def test_an_impossible_action_is_refused_and_changes_nothing(action, error, word
     assert job.view == before
 
 
+@for_each("action", [BackupWorkers(1), AdjustBatches(tuple((f"worker-{i}", 5) for i in range(4)))])
+def test_where_a_job_is_deterministic_batches_stay_as_they_are(action):
+    job = SlowJob(deterministic=True, global_batch=2048)
+    job.run(5)
+    with pytest.raises(InvalidValueError, match=r"deterministic must be false to .*, as each"):
+        job.order(action)
+    job.order(KillRestart("worker-0", Role.WORKER))
+
+
 @pytest.mark.more
 def test_an_action_waits_for_training_and_for_whatever_is_under_way():
     job = slow_job()

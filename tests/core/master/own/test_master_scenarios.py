@@ -243,6 +243,14 @@ def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() ->
     world.run_until(lambda: any(sizes in node.heard for node in world.nodes.values() if node.id != "ps-0"))
 
 
+def test_batch_sizes_of_a_deterministic_job_are_refused() -> None:
+    size = spec().batch_size
+    world = World(spec(plan(2, 1), sync=Sync.BSP, deterministic=True, global_batch=2 * size), features(4000))
+    world.run_until(lambda: in_place(world, plan(2, 1)))
+    with pytest.raises(InvalidValueError, match="is deterministic: its batches are fixed"):
+        world.master.choose(BatchChoice((("worker-1", 15),), "ada"), world.at_s)
+
+
 def test_asynchronous_workers_are_told_their_batch_sizes_themselves() -> None:
     world = World(spec(plan(2, 1)), features(4000))
     world.run_until(lambda: in_place(world, plan(2, 1)))

@@ -11,7 +11,7 @@ from torch import nn
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime.node.preflight import pack_code, validate_job, validate_packed_job
 from dlrover_nb.core.structs.job.job import Averages, DataSpec, JobSpec, ModelSpec
-from dlrover_nb.core.structs.job.spec_choices import DataFormat
+from dlrover_nb.core.structs.job.spec_choices import DataFormat, Sync
 
 SPEC = JobSpec("try")
 
@@ -48,11 +48,25 @@ def rows(n_row):
     return Rows
 
 
+class Endless:
+    n_row = None
+
+    def rows(self, start):
+        return iter([{"label": torch.arange(start, start + 100).numpy() % 2, "x": torch.rand(100).numpy()}])
+
+
 def test_a_job_of_built_in_parts_needs_nothing_but_its_features():
     prepared = validate_job(SPEC)
     assert prepared.spec == SPEC
     assert prepared.packed == ()
     assert prepared.features.n_train > 0
+
+
+def test_a_stream_cannot_be_trained_deterministically():
+    fixed = replace(SPEC, sync=Sync.BSP, deterministic=True, global_batch=2 * SPEC.batch_size)
+    with pytest.raises(InvalidValueError, match="deterministic needs rows with an end, got a stream"):
+        validate_job(fixed, data=Endless)
+    assert validate_job(fixed, data=rows(5000)).spec.step_batches == 2
 
 
 def test_own_model_and_rows_are_named_counted_and_written(tmp_path):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.runtime.node_world import SPEC, World, shard
+from support.runtime.node_world import FEATURES, SPEC, World, shard
+from support.runtime.trained_parameters import parameters_in
 
-from dlrover_nb.core.structs.job.spec_choices import Optimizer, Sync
+from dlrover_nb.core.sharding.ledger import ShardLedger
+from dlrover_nb.core.sharding.split import Split
+from dlrover_nb.core.structs.job.spec_choices import Embedding, Optimizer, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import Pause, Paused
 
@@ -69,6 +72,48 @@ def test_one_worker_has_the_same_bits_over_a_pause_and_a_move_to_other_ps(sync, 
         world.train("w0", SHARDS[1:])
         assert not world.errors
     assert losses == plain_losses
+
+
+DETERMINISTIC = replace(
+    spec_of(Sync.BSP, batch_size=64, global_batch=4 * 64, gradient_clip_norm=0.05), deterministic=True
+)
+STEPS = Split(
+    29 * 64 + 17, 64, 1, seed=SPEC.seed, step_shards=4
+)  # the last step has two shards, one of them short
+
+
+def trained(n_worker, n_ps, spec=DETERMINISTIC):
+    """Return the parameters of a deterministic job."""
+    workers, ledger = [f"w{i}" for i in range(n_worker)], ShardLedger(STEPS)
+    with World(spec) as world:
+        train = world.start_ps(n_ps)
+        for worker in workers:
+            world.start(worker, Role.WORKER)
+            world.send(worker, train)
+        world.train_steps(workers, ledger)
+        files = world.save([f"ps{i}" for i in range(n_ps)], ledger.n_step)
+        assert not world.errors
+        return [each.tobytes() for each in parameters_in(files, spec, FEATURES)]
+
+
+@pytest.fixture(scope="module")
+def parameters_of_one():
+    return trained(1, 1)
+
+
+@pytest.mark.parametrize(("n_worker", "n_ps"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)])
+def test_a_deterministic_job_has_the_same_bits_with_any_number_of_workers_and_ps(
+    n_worker, n_ps, parameters_of_one
+):
+    assert trained(n_worker, n_ps) == parameters_of_one
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("optimizer", list(Optimizer))
+def test_so_it_has_with_each_optimizer_and_an_embedding_that_grows(optimizer):
+    model = replace(SPEC.model, optimizer=optimizer, embedding=Embedding.HASH)
+    spec = replace(DETERMINISTIC, model=model)
+    assert trained(3, 2, spec) == trained(1, 1, spec)
 
 
 def test_another_seed_gives_other_bits(plain_losses):

@@ -50,7 +50,7 @@ def resolve(state: JobState, choice: ShardChoice, at_s: float) -> None:
             ledger.retry(choice.shard)
         case ShardAction.SKIP:
             ledger.skip(choice.shard)
-    start, stop = ledger.split.rows(choice.shard)
+    start, stop = ledger.split.block(choice.shard)
     why = f": {choice.why}" if choice.why else ""
     verb = {ShardAction.RETRY: "tries again", ShardAction.SKIP: "skips"}[choice.action]
     state.note(f"{choice.by} {verb} shard {choice.shard} (rows {start} to {stop}){why}", at_s)

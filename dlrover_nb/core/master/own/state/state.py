@@ -203,6 +203,7 @@ def train_split(spec: JobSpec, features: FeatureSpec) -> Split:
         spec.seed,
         is_stream=features.is_stream,
         step_shards=spec.step_batches,
+        block_shards=spec.shard_batches if spec.deterministic else 1,
     )
 
 
