@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .batch_trial import BatchTrial
 from .exchange import Steps, note_busy
 from .group import TIMEOUT_S, Group, LeftError
 from .job import batch_size
@@ -158,6 +159,7 @@ class Elastic:
         self._has_left = self._is_complete = False
         self._flat = torch.zeros(0)
         self._taken = torch.zeros(0)
+        self._trial, self._n_part = BatchTrial(), 1  # into how many each mini-batch of this step is divided
         self._n_row = self._n_batch = 0  # of this step
         self._loss = self._since_s = 0.0
 
@@ -181,7 +183,7 @@ class Elastic:
         try:
             is_over = self._begin()
             while not is_over and not self._has_left:
-                rows = self._rows.take(batch_size(self._batch_size))
+                rows = self._rows.take(self._next_size())
                 if rows is not None:
                     self._taken, self._since_s = rows, time.perf_counter()
                     yield rows
@@ -214,7 +216,9 @@ class Elastic:
             raise RuntimeError("job.step clears gradients itself; leave out optimizer.zero_grad")
         torch.autograd.backward(loss * n_row)
         self._loss += float(loss.detach()) * n_row
-        note_busy(n_row, time.perf_counter() - self._since_s)
+        took_s = time.perf_counter() - self._since_s
+        note_busy(n_row, took_s)
+        self._trial.note(n_row, took_s)
         self._n_row, self._n_batch = self._n_row + n_row, self._n_batch + 1
         if self._n_batch >= self._n_accumulate():
             try:
@@ -223,6 +227,19 @@ class Elastic:
                 self._has_left = True
 
     # parts
+
+    def _next_size(self) -> int:
+        """Return the rows of the next mini-batch: in the first steps fewer ones, to know what it costs."""
+        size, joined = batch_size(self._batch_size), session()
+        if joined is None:
+            return size
+        self._trial.is_on = bool(joined.state().get("measures"))
+        if self._trial.cost is not None and not joined.batch_cost:
+            fixed_s, row_s = self._trial.cost
+            joined.batch_cost = {"fixed_s": fixed_s, "row_s": row_s}
+        if not self._n_batch:
+            self._n_part = self._trial.parts(size)
+        return max(size // self._n_part, 1)
 
     def _begin(self) -> bool:
         if self._group is None:
@@ -263,7 +280,8 @@ class Elastic:
 
     def _n_accumulate(self) -> int:
         joined = session()
-        return 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
+        times = 1 if joined is None else max(int(joined.state()["n_accumulate"]), 1)
+        return times * self._n_part
 
     def _dump(self) -> torch.Tensor:
         buffer = io.BytesIO()

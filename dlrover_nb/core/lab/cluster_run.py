@@ -28,6 +28,7 @@ from dlrover_nb.core.brain.admission import admit
 from dlrover_nb.core.brain.queue_order import ORDERS, QueueState, share_of
 from dlrover_nb.core.lab.adviser import Adviser, Moment, next_wait_s, noisy
 from dlrover_nb.core.lab.results import JobResult, RunResult
+from dlrover_nb.core.lab.slow_servers import SlowServers
 from dlrover_nb.core.lab.slow_workers import Episode, SlowWorkers
 from dlrover_nb.core.planner.policies.stages import warm_start
 from dlrover_nb.core.simulator import SimCluster
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.simulator.cluster import Place
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
+SlowNodes = SlowWorkers | SlowServers
 DEPTH = 16  # jobs at the front of the queue that may start: deeper backfilling gains little and costs much
 
 
@@ -59,6 +61,7 @@ class Running:
     rng: np.random.Generator
     adviser: Adviser
     slow: SlowWorkers
+    slow_ps: SlowServers
     left: float
     plan: ResourcePlan
     alone_s: float  # on its request
@@ -99,7 +102,7 @@ class Running:
     @property
     def speed(self) -> float:
         """Samples per second now."""
-        return self.samples_per_s * self.slow.share
+        return self.samples_per_s * self.slow.share * self.slow_ps.share
 
     @property
     def left_s(self) -> float | None:
@@ -147,8 +150,10 @@ class ClusterRun:
     def _made(self, job: LabJob, policy: OwnPolicy, rng: np.random.Generator) -> Running:
         noise, slowness = rng.spawn(2)
         slow = SlowWorkers(job.spec.sync, self._contender.stragglers, self._world, slowness)
+        (slowness,) = rng.spawn(1)
+        slow_ps = SlowServers(job, self._contender.stragglers, self._world, slowness)
         adviser, plan = Adviser(job, policy, self._world), job.spec.plan
-        return Running(job, noise, adviser, slow, float(job.n_sample), plan, job.alone_s, plan)
+        return Running(job, noise, adviser, slow, slow_ps, float(job.n_sample), plan, job.alone_s, plan)
 
     def run(self, seed: int) -> RunResult:
         """Run until all jobs have ended, and return what came of it."""
@@ -257,10 +262,12 @@ class ClusterRun:
         noise = math.exp(self._world.noise * float(each.rng.standard_normal()))
         each.samples_per_s = each.job.speed(each.plan) * noise
         each.slow.resize(each.plan.worker.count)
+        each.slow_ps.resize(each.plan)
         self._foresee(each)
         each.wait_s = self._world.ask_s
         self._ask_later(each)
-        self._next_episode(each)
+        for slow in (each.slow, each.slow_ps):
+            self._next_episode(each, slow)
 
     def _foresee(self, each: Running) -> None:
         each.version += 1
@@ -397,33 +404,36 @@ class ClusterRun:
         self._engine.after(pause_s, lambda: self._train(each) if each.is_running else None)
         self._admit()
 
-    # slow workers
+    # slow nodes
 
-    def _next_episode(self, each: Running) -> None:
-        episode, n_begin = each.slow.next_episode(), each.n_begin
+    def _next_episode(self, each: Running, slow: SlowNodes) -> None:
+        episode, n_begin = slow.next_episode(), each.n_begin
         if episode is not None:
-            self._engine.after(episode.in_s, lambda: self._slow_down(each, episode, n_begin))
+            self._engine.after(episode.in_s, lambda: self._slow_down(each, slow, episode, n_begin))
 
-    def _slow_down(self, each: Running, episode: Episode, n_begin: int) -> None:
+    def _slow_down(self, each: Running, slow: SlowNodes, episode: Episode, n_begin: int) -> None:
         """Begin a slow episode; each later stage of it changes the speed again."""
         if not self._trains(each, n_begin):
             return
-        for after_s, share in each.slow.stages(episode):
+        for after_s, share in slow.stages(episode):
             if after_s < episode.lasts_s:
-                self._engine.after(after_s, lambda share=share: self._set_share(each, share, n_begin))  # type: ignore[misc]
-        self._engine.after(episode.lasts_s, lambda: self._recover(each, n_begin))
+                self._engine.after(
+                    after_s,
+                    lambda share=share: self._set_share(each, slow, share, n_begin),  # type: ignore[misc]
+                )
+        self._engine.after(episode.lasts_s, lambda: self._recover(each, slow, n_begin))
 
-    def _set_share(self, each: Running, share: float, n_begin: int) -> None:
+    def _set_share(self, each: Running, slow: SlowNodes, share: float, n_begin: int) -> None:
         if not self._trains(each, n_begin):
             return
         self._advance(each)
-        each.slow.share = share
+        slow.share = share
         self._foresee(each)
 
-    def _recover(self, each: Running, n_begin: int) -> None:
-        self._set_share(each, 1.0, n_begin)
+    def _recover(self, each: Running, slow: SlowNodes, n_begin: int) -> None:
+        self._set_share(each, slow, 1.0, n_begin)
         if self._trains(each, n_begin):
-            self._next_episode(each)
+            self._next_episode(each, slow)
 
 
 def _size(plan: ResourcePlan) -> tuple[float, int]:

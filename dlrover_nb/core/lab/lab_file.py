@@ -205,8 +205,9 @@ class LabWorld:
         Pause when workers come or go; when other PS or sizes take over; when they must leave first.
     start_share
         Share of the cores that a job asks for, with which it may start.
-    slow_per_day, slow_factor, slow_s
-        Slow episodes of one worker: how often, its speed over its normal speed (least, most), mean length.
+    slow_per_day, slow_ps_per_day, slow_factor, slow_s
+        Slow episodes of each worker and of each PS: how often, its speed over its normal speed (least, most),
+        mean length.
     ask_s, ask_growth, ask_longest_s
         A policy is asked so long after a plan is in place, when a steady window of it is measured; each time
         that it changes nothing, the next wait is so many times as long, up to the longest.
@@ -219,6 +220,7 @@ class LabWorld:
     restart_s: float = 120.0
     start_share: float = 1.0
     slow_per_day: float = 0.0
+    slow_ps_per_day: float = 0.0
     slow_factor: tuple[float, float] = (0.3, 0.8)
     slow_s: float = 1800.0
     ask_s: float = 180.0
@@ -226,7 +228,8 @@ class LabWorld:
     ask_longest_s: float = 43_200.0
 
     def __post_init__(self) -> None:
-        for name in ("noise", "start_s", "join_s", "seamless_s", "restart_s", "slow_per_day"):
+        rates = "slow_per_day", "slow_ps_per_day"
+        for name in ("noise", "start_s", "join_s", "seamless_s", "restart_s", *rates):
             _check.at_least(name, getattr(self, name), 0)
         for name in ("ask_s", "slow_s", "start_share"):
             _check.above_zero(name, getattr(self, name))

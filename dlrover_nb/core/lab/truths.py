@@ -40,6 +40,10 @@ class LabTruth(Protocol):
         """Return samples per second of the whole job under a plan, without noise; > 0."""
         ...
 
+    def speed_served(self, plan: ResourcePlan, batch_size: int, times: float) -> float:
+        """Return samples per second while what a step waits for at its PS takes so many times as long."""
+        ...
+
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
         """Return the parts of T_iter; they sum to w*m/speed."""
         ...
@@ -47,6 +51,13 @@ class LabTruth(Protocol):
     def used_cores(self, plan: ResourcePlan, batch_size: int) -> tuple[float, float]:
         """Return the cores that a worker and a PS keep busy."""
         ...
+
+
+def speed_waiting(truth: LabTruth, plan: ResourcePlan, batch_size: int, times: float) -> float:
+    """Return samples per second where parts of a step add up, and waits for PS take so many times as long."""
+    split = truth.split(plan, batch_size)
+    longer_s = (times - 1) * (split.lookup_s + split.update_s)
+    return truth.speed(plan, batch_size) * split.total_s / (split.total_s + longer_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,10 @@ class OverlapTruth:
     def speed(self, plan: ResourcePlan, batch_size: int) -> float:
         """Return samples per second (Eq. 1)."""
         return plan.worker.count * batch_size / self._iter_s(plan, batch_size)
+
+    def speed_served(self, plan: ResourcePlan, batch_size: int, times: float) -> float:
+        """Return samples per second with slower serving, as far as computing does not hide it."""
+        return replace(self, serve_s=self.serve_s * times).speed(plan, batch_size)
 
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
         """Return the parts as a worker measures them: what it computes, and what it waits beyond that."""
@@ -198,6 +213,10 @@ class FittedTruth:
     def speed(self, plan: ResourcePlan, batch_size: int) -> float:
         """Return samples per second by the fit, and the bend."""
         return plan.worker.count * batch_size / float(self._terms_s(plan, batch_size).sum())
+
+    def speed_served(self, plan: ResourcePlan, batch_size: int, times: float) -> float:
+        """Return samples per second with longer waits for PS."""
+        return speed_waiting(self, plan, batch_size, times)
 
     def split(self, plan: ResourcePlan, batch_size: int) -> TimeSplit:
         """Return the parts as the terms of the fit name them."""

@@ -12,8 +12,11 @@ from dlrover_nb.core.baselines import static
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.lab import MEASURES, Contender, LabFile, LabWorld, Workload, contender_of, run_lab
 from dlrover_nb.core.lab.results import interval
+from dlrover_nb.core.lab.slow_servers import SlowServers
 from dlrover_nb.core.lab.slow_workers import Episode, SlowWorkers
-from dlrover_nb.core.lab.truths import FittedTruth, drawn_overlap, relative_of
+from dlrover_nb.core.lab.truths import FittedTruth, OverlapTruth, drawn_overlap, relative_of
+from dlrover_nb.core.lab.workload import described_jobs
+from dlrover_nb.core.straggler.detect import LONG_WINDOW_S
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.capacity import NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -172,6 +175,56 @@ def test_a_slow_worker_costs_what_its_solution_leaves(sync, solution, last) -> N
 def test_slow_workers_cost_time_and_their_solution_saves_some() -> None:
     workload = replace(SMALL, jobs=20)
     lab = replace(LAB, workload=workload, world=LabWorld(slow_per_day=20.0), seeds=(0,))
+    contenders = (Contender("fixed-plan"), Contender("fixed-plan", stragglers="antdt-nd"))
+    none, ours = run_lab(replace(lab, contenders=contenders)).runs
+    quiet = one_run(FIXED, replace(lab, world=LabWorld()))
+    assert quiet.column("jct_s").sum() < ours.column("jct_s").sum() < none.column("jct_s").sum()
+
+
+PLAN = ResourcePlan(RolePlan(8, 4, 4096), RolePlan(4, 4, 8192))
+
+
+def _servers(solution, plan=PLAN, **truth):
+    job = described_jobs(replace(SMALL, sync="bsp"), {}, np.random.default_rng(0))[0]
+    parts = {"grad_s": 1e-4, "serve_s": 1e-3, "link_s": 1e-4, "constant_s": 0.01, "sharpness": 1.0} | truth
+    servers = SlowServers(
+        replace(job, truth=OverlapTruth(**parts)), solution, LabWorld(), np.random.default_rng(0)
+    )
+    servers.resize(plan)
+    return servers
+
+
+@given(factor=st.floats(0.1, 0.9), n_ps=st.integers(1, 6), sharpness=st.floats(1, 8))
+def test_a_slow_server_costs_at_most_what_it_is_slower_and_moved_buckets_give_some_back(
+    factor, n_ps, sharpness
+) -> None:
+    plan = replace(PLAN, ps=replace(PLAN.ps, count=n_ps))
+    none = _servers("none", plan, sharpness=sharpness).stages(Episode(0.0, factor, 7200.0))
+    assert len(none) == 1
+    assert factor - 1e-9 <= none[0][1] <= 1
+    ours = _servers("antdt-nd", plan, sharpness=sharpness).stages(Episode(0.0, factor, 7200.0))
+    assert ours[0] == none[0]
+    if len(ours) > 1:
+        (_, before), (at_s, after) = ours
+        assert n_ps > 1
+        assert at_s == LONG_WINDOW_S
+        assert before < after <= 1
+
+
+def test_a_server_of_which_the_step_hardly_waits_is_left_alone() -> None:
+    hidden = _servers("antdt-nd", grad_s=0.01, serve_s=1e-6, link_s=0.0, sharpness=8.0)
+    assert hidden.stages(Episode(0.0, 0.5, 7200.0)) == ((0.0, pytest.approx(1.0)),)
+    waited_for = _servers("antdt-nd")
+    assert len(waited_for.stages(Episode(0.0, 0.5, 7200.0))) == 2
+    assert len(waited_for.stages(Episode(0.0, 0.5, 60.0))) == 1, (
+        "it recovers before it is found slow for long"
+    )
+
+
+def test_slow_servers_cost_time_and_moved_buckets_save_some() -> None:
+    workload = replace(SMALL, jobs=20)
+    world = LabWorld(slow_ps_per_day=40.0, slow_factor=(0.2, 0.4), slow_s=7200.0)
+    lab = replace(LAB, workload=workload, world=world, seeds=(0,))
     contenders = (Contender("fixed-plan"), Contender("fixed-plan", stragglers="antdt-nd"))
     none, ours = run_lab(replace(lab, contenders=contenders)).runs
     quiet = one_run(FIXED, replace(lab, world=LabWorld()))

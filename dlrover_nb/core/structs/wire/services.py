@@ -257,6 +257,8 @@ class JobState:
         Number of the world that another one is to follow; 0: the present one is right.
     evaluate_after
         The pass after which rank 0 is to score held-out rows now; 0: none.
+    measures
+        Whether what a mini-batch costs is to be measured, for the shares of steps.
     """
 
     should_stop: bool
@@ -269,6 +271,7 @@ class JobState:
     n_accumulate: int = 1
     outdated_world: int = 0
     evaluate_after: int = 0
+    measures: bool = False
 
 
 @dataclass(frozen=True, slots=True)

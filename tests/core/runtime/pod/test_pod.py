@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from support.cases import for_each
@@ -18,6 +19,7 @@ from dlrover_nb.core.runtime.pod.pod import (
 )
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.training.batch_cost import BatchCost
 from dlrover_nb.core.structs.wire.pod_contract import PodJob, state_folder
 
 JOB = PodJob(
@@ -50,6 +52,15 @@ def test_a_node_is_what_its_pod_is_told():
     assert config.master_file == "/dlrover-nb/pod/master"
     assert config.folder == state_folder("test", "0a1b2c3d")
     assert (config.public_key, config.secret_key) == (JOB.public_key, JOB.secret_key)
+
+
+def test_a_pod_knows_what_earlier_jobs_measured_and_one_of_an_earlier_release_knows_nothing():
+    costs = (BatchCost(0.01, 0.001, 300, "EPYC, 0.5 cores, 512 MiB", "ads", 1.79e9),)
+    job = from_json(to_json(replace(JOB, batch_costs=costs)), PodJob)
+    assert node_config(job, TOLD, master=MASTER).batch_costs == costs
+    before = to_json(JOB).decode().replace(',"batch_costs":[]', "")
+    assert "batch_costs" not in before
+    assert from_json(before, PodJob) == JOB
 
 
 def test_an_address_of_ipv6_stands_in_brackets():

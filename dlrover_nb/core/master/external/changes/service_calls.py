@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from dlrover_nb.core.errors import DlroverError, InvalidValueError
 from dlrover_nb.core.master.external.changes import early_stop, elastic_worlds
+from dlrover_nb.core.master.external.job.step_shares import is_balanced
 from dlrover_nb.core.master.external.job.worlds import Request
 from dlrover_nb.core.sharding.manifest import Manifest
 from dlrover_nb.core.structs.job.external import Framework
@@ -93,6 +94,7 @@ def _on_state(state: ExternalState, call: StateWanted) -> ServiceAnswer:
         n_accumulate=part.times,
         outdated_world=state.worlds.now.number if state.should_stop else state.outdated_world,
         evaluate_after=early_stop.due(state),
+        measures=is_balanced(state.spec),
     )
 
 

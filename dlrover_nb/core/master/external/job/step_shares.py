@@ -4,13 +4,14 @@ All members wait for the slowest one in each step, so rows are shared to minimiz
 fixed sum: the global batch. LB-BSP gives each member one mini-batch of its own size
 (`straggler.batch_solver`); AntDT-DD lets it accumulate several (Eq. 4), as `straggler.solutions` has it.
 Speeds are measured: rows by the time that a member computes, without what it waits for others. The bounds of
-a mini-batch are what members have measured. Of programs that measure none they are half the job's
-mini-batch, and that one: it is known to fit.
+a mini-batch for AntDT-DD are what members have measured. Programs of users know what a mini-batch costs, and
+not what fits: the job's mini-batch is known to. Half of it is their lower bound where the saturation point is
+above that, since one that is as large as the upper bound would leave no choice, and until a cost is known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import InvalidValueError
@@ -94,7 +95,9 @@ def _worker(spec: JobSpec, node: str, speed: float, part: Part, cost: BatchCost 
     """Return a member as a device of its own, with the bounds of its mini-batch."""
     least, most = max(spec.batch_size // 2, 1), spec.batch_size
     worker = WorkerState(node, part.size, speed, least, most, node, part.times, MOST_TIMES)
-    return worker.with_cost(cost, is_full=True)
+    bounded = worker.with_cost(cost, is_full=True)
+    is_ours = spec.sync is Sync.ALLREDUCE
+    return bounded if is_ours else replace(bounded, least=min(bounded.least, least), most=most)
 
 
 def _one_batch(workers: Sequence[WorkerState], total: int) -> dict[str, Part]:
