@@ -56,7 +56,7 @@ MORE = replace(PLAN, worker=replace(PLAN.worker, count=PLAN.worker.count + 1))
 LOOK_S = 0.01
 LIMIT_S = 300.0
 CPUS = 4.0  # offered, whatever the machine has: three workers and a PS must fit
-STILL_S = 0.5  # a spare that takes no CPU time for so long has imported all
+STILL_S = 0.5  # a spare that sleeps for so long has imported all
 
 Figures = dict[str, list[float]]
 
@@ -162,8 +162,8 @@ def spare_waits(folder: Path) -> Callable[[], bool]:
             pid = next(
                 n for n in map(int, words.split()) if n > 1 and "--spare" in psutil.Process(n).cmdline()
             )
-            cpu_s = cpu_of_s(pid)
-            if cpu_s != last[0]:
+            cpu_s, sleeps = cpu_of_s(pid), psutil.Process(pid).status() == psutil.STATUS_SLEEPING
+            if cpu_s != last[0] or not sleeps:  # on a busy machine it may wait for a core meanwhile
                 last = cpu_s, time.monotonic()
             return cpu_s > STILL_S and time.monotonic() > last[1] + STILL_S
         return False
