@@ -190,8 +190,6 @@ def _serve_worker(
     with contextlib.closing(worker), _on_sigterm(_once(worker.leave)), fast_matmul():
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
-    if encoded is not None:
-        _log.info("%s ends: %s", config.node, encoded.uses)
 
 
 def _import_for_worker() -> None:
