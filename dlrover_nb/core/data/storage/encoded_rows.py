@@ -77,9 +77,6 @@ class Uses:
     n_hit: int = 0
     n_miss: int = 0
 
-    def __str__(self) -> str:
-        return f"{self.n_hit} of {self.n_hit + self.n_miss} shards were read as encoded before"
-
 
 class EncodedRows:
     """Encoded rows of one data set in one encoding.
@@ -116,6 +113,8 @@ class EncodedRows:
                 path.unlink(missing_ok=True)
         except OSError as error:
             self._close(f"{self._folder} cannot be read ({error.strerror or error})")
+        if batch is not None and not self.uses.n_hit:
+            _log.info("rows are read as they were encoded before, from %s", self._folder)
         self.uses.n_hit += batch is not None
         self.uses.n_miss += batch is None
         return batch

@@ -200,8 +200,6 @@ def _serve_worker(
     ):
         agent.hello("", limit.apply(config.cpu, config.memory_mib))
         worker.run()
-    if encoded is not None:
-        _log.info("%s ends: %s", config.node, encoded.uses)
 
 
 def import_for(role: Role) -> None:
