@@ -22,7 +22,10 @@ REPOSITORY = (
 SOURCES = "dlrover_nb/core/runtime/kernels"
 KERNEL = Extension(
     "dlrover_nb.core.runtime.kernels._kernel",
-    [f"{SOURCES}/{name}.c" for name in ("kernel", "serve", "ages", "store", "messages", "copying", "layouts")],
+    [
+        f"{SOURCES}/{name}.c"
+        for name in ("kernel", "serve", "ages", "store", "messages", "copying", "layouts")
+    ],
     depends=[f"{SOURCES}/{name}.h" for name in ("kernel", "serve", "store")],
     extra_compile_args=["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
     extra_link_args=["-pthread"],
