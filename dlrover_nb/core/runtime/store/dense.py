@@ -58,8 +58,8 @@ class DenseSlice:
 
     def describe(self, parameters: Parameters) -> None:
         """Say where the slice lies."""
-        parameters.dense, parameters.n_dense = self.table.ctypes.data, self.table.shape[1]
-        parameters.n_trained, parameters.decay = self.n_trained, self._decay.ctypes.data
+        parameters.dense, parameters.decay = self._at
+        parameters.n_dense, parameters.n_trained = self.table.shape[1], self.n_trained
 
     def average(self, shares: Floats) -> None:
         """Take the shares of a batch into the averages: each becomes decay * value + share."""
@@ -98,6 +98,7 @@ class DenseSlice:
         first = self._length - len(self._all_decay)  # of all averages
         self.n_trained = min(max(first - self.range.start, 0), n)
         self._decay = self._all_decay[max(self.range.start - first, 0) :][: n - self.n_trained]
+        self._at = int(self.table.ctypes.data), int(self._decay.ctypes.data)
         self._filled = np.zeros(n, np.bool_)
         self.ready = not n
 

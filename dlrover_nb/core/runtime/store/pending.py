@@ -39,13 +39,14 @@ class PendingRows:
     def __init__(self, rows: RowTable) -> None:
         self._rows = rows
         self._moving: Buckets = np.zeros(N_BUCKET, np.bool_)
+        self._are_moving = False  # any
         self._unmarked = range(0)  # slots at which rows are pending without a mark
         self._scan_from = 0
         self.n = 0
 
     def begin(self, buckets: Buckets) -> None:
         """Make all rows of `buckets` pending, now and whenever they change."""
-        self._moving = buckets.copy()
+        self._moving, self._are_moving = buckets.copy(), bool(buckets.any())
         self.n = int(self._rows.n_held[buckets].sum())
         self._scan_from, self._unmarked = 0, range(self._rows.n)
 
@@ -59,17 +60,18 @@ class PendingRows:
     def end(self, buckets: Buckets) -> None:
         """Note that rows of these buckets are not sent any more."""
         self._moving &= ~buckets
+        self._are_moving = bool(self._moving.any())
 
     def cancel(self) -> None:
         """Make all rows not pending."""
-        self._moving[:] = False
+        self._moving[:] = self._are_moving = False
         self._rows.marked[: self._rows.n] = False
         self.n = self._scan_from = 0
         self._unmarked = range(0)
 
     def mark(self, ids: Ids, slots: NDArray[np.int32]) -> None:
         """Make changed rows of moving buckets pending again."""
-        if self._moving.any():
+        if self._are_moving:
             changed, marked = slots[self._moving[ids % N_BUCKET]], self._rows.marked
             if self._unmarked:  # their rows are pending already
                 changed = changed[(changed < self._unmarked.start) | (changed >= self._unmarked.stop)]
@@ -78,7 +80,7 @@ class PendingRows:
 
     def describe(self, parameters: Parameters) -> None:
         """Say what a kernel marks as `mark` does."""
-        parameters.moving = self._moving.ctypes.data if self._moving.any() else None
+        parameters.moving = self._moving.ctypes.data if self._are_moving else None
         parameters.first_unmarked, parameters.next_marked = self._unmarked.start, self._unmarked.stop
         parameters.n_pending = self.n
 

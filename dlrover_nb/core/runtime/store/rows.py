@@ -79,6 +79,7 @@ class RowTable:
         self.n = 0
         self._cut: Cut | None = None
         self.n_held = np.zeros(N_BUCKET, np.int64)
+        self._n_held_at = int(self.n_held.ctypes.data)  # numpy takes a microsecond to tell it
         self._map = self._new_map()
         self._gone: Buckets = np.zeros(N_BUCKET, np.bool_)
         self._front = 0  # of a removal: no row before it goes
@@ -118,7 +119,7 @@ class RowTable:
         """Say where rows lie, and how many there may be, until one is created or removed."""
         parameters.table, parameters.held = self._table.at, self._ids.at
         parameters.changed, parameters.marked = self._changed.at, self._marked.at
-        parameters.n_row, parameters.n_held = self.n, self.n_held.ctypes.data
+        parameters.n_row, parameters.n_held = self.n, self._n_held_at
         parameters.most_rows = min(_MOST_ROWS, *(len(part.array) for part in self._parts))
         parameters.stride, parameters.width = self.table.shape[1], self.width
         parameters.n_id, parameters.seed_bits = self._limit, seed_bits(self._seed)

@@ -36,6 +36,7 @@ class ServedRows:
     def __init__(self) -> None:
         self._counts = np.zeros(3, np.int64)  # requests, rows, and whether one was sampled
         self._sampled = np.zeros(N_BUCKET, np.int64)
+        self._at = int(self._counts.ctypes.data), int(self._sampled.ctypes.data)
 
     def count(self, ids: Ids) -> None:
         """Count one request; an empty one does not count."""
@@ -49,7 +50,7 @@ class ServedRows:
 
     def describe(self, parameters: Parameters) -> None:
         """Say where a kernel counts."""
-        parameters.served, parameters.sampled = self._counts.ctypes.data, self._sampled.ctypes.data
+        parameters.served, parameters.sampled = self._at
         parameters.n_bucket, parameters.sample_below = N_BUCKET, _SAMPLED_BELOW
 
     def take(self) -> NDArray[np.int64]:
