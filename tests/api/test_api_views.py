@@ -131,7 +131,7 @@ def test_exploring_proposals_say_so_in_words():
     snapshot = b.snapshot(proposals=(b.proposal(kind=ProposalKind.EXPLORE),))
     status, plans = (" ".join(str(view).split()) for view in (StatusView(snapshot), PlansView(snapshot)))
     assert "Try adding one worker" in status
-    assert "A trial: it tells what such plans bring." in status
+    assert "An experiment: it shows what such plans bring." in status
     assert "Open proposal p1: experiment Try adding one worker" in plans.replace("- ", "").replace("-", "")
 
 

@@ -205,7 +205,7 @@ def _quality(x: Subject, c: Candidate) -> Iterator[Sentence]:
     """Say what the plan changes in held-out AUC, and how that is known."""
     change, is_ours = c.quality, x.snapshot.spec.foreign is None
     if change is None and is_ours and x.is_open and c.plan.worker.count > x.snapshot.target.worker.count:
-        yield say("What its workers cost of AUC is not known yet; a rehearsal measures it.")
+        yield say("We do not know yet what its workers cost in AUC; a rehearsal measures it.")
     if change is None or change.is_none:
         return
     yield say(
@@ -291,7 +291,7 @@ def _bound(x: Subject) -> Iterator[Sentence]:
     more = [c for c in front.candidates if c.plan.worker.count > front.current.plan.worker.count]
     if any(c.quality is None for c in more):
         yield say(
-            "What more workers cost of AUC is not known yet, and the job has a bound. "
+            "We do not know yet what more workers cost in AUC, and the job has a bound for that. "
             "A rehearsal measures it."
         )
     elif any(c.quality is not None and -c.quality.first_low > most for c in more):

@@ -142,7 +142,7 @@ def _proposed(snapshot: JobSnapshot) -> Lead | None:
 def _reason(proposal: Proposal, snapshot: JobSnapshot) -> str:
     """Return why, what it costs beside its price, and what auto mode waits for."""
     is_trial = proposal.kind is ProposalKind.EXPLORE
-    why = "A trial: it tells what such plans bring." if is_trial else proposal.candidate.reason
+    why = "An experiment: it shows what such plans bring." if is_trial else proposal.candidate.reason
     waits = f"Auto mode waits: {proposal.note}." if proposal.note and snapshot.mode is Mode.AUTO else ""
     price = _price_and_pause(proposal, snapshot, with_price=is_trial)
     reasons = (why and sentence(why), _tried_before(proposal, snapshot), _returned(proposal))

@@ -145,7 +145,7 @@ def candidate_facts(
 
 def _binding(e: Explanation) -> tuple[tuple[str, str], ...]:
     """Return the constraint that binds the plan."""
-    constraints = e.binding or ("no limit: larger plans would be allowed too",)
+    constraints = e.binding or ("no limit: larger plans are allowed too",)
     return tuple(("lies at" if i == 0 else "", each) for i, each in enumerate(constraints))
 
 
