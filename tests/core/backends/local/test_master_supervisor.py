@@ -129,11 +129,11 @@ def test_who_asked_the_master_to_end_gets_no_other(tmp_path: Path, code: int) ->
     assert (night.n_begun, night.words[-1]) == (1, "")
 
 
-def test_damaged_files_are_not_tried_again(tmp_path: Path) -> None:
+def test_damaged_files_are_not_tried_again(tmp_path: Path, words) -> None:
     night = Night(tmp_path, 1.0, DAMAGED, begins=False)
     night.pass_by()
     assert night.n_begun == 1
-    assert night.words[-1] == "its master cannot go on, because files of the job are damaged"
+    assert night.words[-1] == words
 
 
 def test_a_job_that_never_began_is_left_to_the_client_that_submits_it(tmp_path: Path) -> None:
@@ -143,15 +143,12 @@ def test_a_job_that_never_began_is_left_to_the_client_that_submits_it(tmp_path: 
     assert (night.n_begun, night.words[-1]) == (1, "")
 
 
-def test_the_words_say_what_happened_and_when_it_goes_on(tmp_path: Path) -> None:
+def test_the_words_say_what_happened_and_when_it_goes_on(tmp_path: Path, words) -> None:
     night = Night(tmp_path, 3.0)
     night.time.at(3.5, (tmp_path / END).touch)
     night.pass_by()
     assert night.n_begun == 1
-    assert night.words[0] == (
-        "its master was killed by signal 9 (SIGKILL), perhaps because the machine was out of memory; "
-        "restarting it in 1 s"
-    )
+    assert night.words[0] == words
 
 
 @pytest.mark.parametrize("what", ["ended", "deleted", "a client's master"])
@@ -183,6 +180,7 @@ def supervisor_of(folder: Path, master: str) -> subprocess.Popen[bytes]:
 
 def test_a_killed_process_is_started_again_with_the_reason_and_its_orderly_end_is_the_end(
     tmp_path: Path,
+    words,
 ) -> None:
     with supervisor_of(tmp_path, FIRST) as supervisor:
         until(lambda: (note := read_supervisor(tmp_path)) and note.words, what="the end of the first")
@@ -191,7 +189,7 @@ def test_a_killed_process_is_started_again_with_the_reason_and_its_orderly_end_i
         assert text.endswith("(SIGKILL), perhaps because the machine was out of memory; restarting it in 1 s")
         until((tmp_path / END).exists, what="the second")
         assert not supervisor.wait()
-    assert (tmp_path / "words").read_text().startswith("was killed by signal 9 (SIGKILL)")
+    assert (tmp_path / "words").read_text() == words
     note = read_supervisor(tmp_path)
     assert note is not None
     assert (note.is_alive, note.words) == (False, "")
@@ -208,12 +206,12 @@ def test_a_supervisor_is_ended_with_the_master_that_it_runs(tmp_path: Path) -> N
         os.kill(master, 0)
 
 
-def test_a_killed_supervisor_promises_nothing(tmp_path: Path) -> None:
+def test_a_killed_supervisor_promises_nothing(tmp_path: Path, words) -> None:
     with supervisor_of(tmp_path, FIRST) as supervisor:
         until(lambda: (note := read_supervisor(tmp_path)) and note.words, what="the pause")
         supervisor.kill()
     assert not local_cluster._goes_on(tmp_path)
-    assert local_cluster._why_without("ads", tmp_path) == "its master was killed; attach ads"
+    assert local_cluster._why_without("ads", tmp_path) == words
     assert not (tmp_path / END).exists()
 
 
@@ -228,7 +226,9 @@ def local(own_home):
 
 
 @pytest.mark.more
-def test_a_job_whose_master_is_killed_goes_on_without_any_client_and_trains_every_row_once(local, tmp_path):
+def test_a_job_whose_master_is_killed_goes_on_without_any_client_and_trains_every_row_once(
+    local, tmp_path, words
+):
     notes, gate = tmp_path / "rows", tmp_path / "gate"
     spec = JobSpec(
         "night",
@@ -250,7 +250,7 @@ def test_a_job_whose_master_is_killed_goes_on_without_any_client_and_trains_ever
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.n_sample_done == N_TRAIN
     assert rows_in(notes, folder) == Counter(range(N_TRAIN))
-    assert end.restart.how_ended.startswith("was killed by signal 9 (SIGKILL), perhaps because")
+    assert end.restart.how_ended == words
     assert any(end.restart.words in line for line in end.story)
     running = replace(end, phase=JobPhase.TRAINING)
     (alert,) = (each for each in findings(running, JobMemory(), DEFAULT_RULES) if each.is_bad)
