@@ -17,6 +17,7 @@ from support.waiting import LIMIT_S  # noqa: E402
 pytest_plugins = [
     "suite.missing", "suite.costs", "suite.parts", "suite.progress", "suite.reruns", "suite.passed",
     "support.browser.chromium", "support.kubernetes.kube", "support.history.postgresql", "support.history.migrated",
+    "support.words",
 ]  # fmt: skip
 
 # Read when Ray is imported, by whichever test comes first.

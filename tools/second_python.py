@@ -24,7 +24,7 @@ FOLDER = ROOT / "build" / "second-python"
 TOOLS = ROOT / "tools"
 VERSIONS = ("3.13", "3.12", "3.14", "3.11")  # in order of preference
 EXTRAS = "notebook,kubernetes"
-TEST_TOOLS = ("hypothesis", "pytest", "pytest-timeout")
+TEST_TOOLS = ("hypothesis", "pytest", "pytest-timeout", "syrupy")
 TESTS = ("tests/core/runtime/kernels/test_kernels.py", "tests/core/backends/local/test_local_backend.py")
 SHELL = """
 from IPython.core.interactiveshell import InteractiveShell

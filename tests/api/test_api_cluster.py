@@ -76,12 +76,12 @@ def test_a_job_that_is_none_is_refused_and_nothing_starts(cluster, memory, job, 
     assert memory.links == {}
 
 
-def test_jobs_can_be_listed_and_found_again(cluster) -> None:
+def test_jobs_can_be_listed_and_found_again(cluster, error_words) -> None:
     cluster.submit("name: a1")
     cluster.submit("name: b2")
     assert [j.name for j in cluster.jobs()] == ["a1", "b2"]
     assert cluster.job("b2").name == cluster.attach("b2").name == "b2"
-    with pytest.raises(InvalidValueError, match="2 jobs run; name one of them: a1, b2"):
+    with error_words(InvalidValueError):
         cluster.job()
     with pytest.raises(NotFoundError, match="did you mean a1"):
         cluster.job("a11")

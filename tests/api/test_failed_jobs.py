@@ -21,14 +21,14 @@ def memory() -> MemoryCluster:
     return memory
 
 
-def test_a_failed_job_raises_what_it_said_last_where_asked(memory: MemoryCluster) -> None:
+def test_a_failed_job_raises_what_it_said_last_where_asked(memory: MemoryCluster, error_words) -> None:
     link = memory.links["ctr"]
     link.end(JobPhase.FAILED)
     link.state = replace(link.state, message="worker-0 ran out of memory")
     job = Cluster(memory).job("ctr")
     assert job.wait().phase is JobPhase.FAILED
     assert asyncio.run(job.ended()).phase is JobPhase.FAILED
-    with pytest.raises(JobFailedError, match="job ctr failed: worker-0 ran out of memory"):
+    with error_words(JobFailedError):
         job.wait(check=True)
     with pytest.raises(JobFailedError, match="ran out of memory"):
         asyncio.run(job.ended(check=True))

@@ -67,7 +67,7 @@ def test_a_group_of_keys_is_no_table(memory: MemoryCluster) -> None:
     assert spec.model.hidden == (8,)
 
 
-def test_types_of_columns_are_a_mapping_whatever_their_names(memory: MemoryCluster) -> None:
+def test_types_of_columns_are_a_mapping_whatever_their_names(memory: MemoryCluster, error_words) -> None:
     types = {"x.0": "number", "a=b": "category"}
     pairs = ("x.0=number", "a=b=category")
     for given in ({"data": {"path": "a.csv", "types": types}}, {"data": "a.csv", "types": types}):
@@ -78,9 +78,9 @@ def test_types_of_columns_are_a_mapping_whatever_their_names(memory: MemoryClust
     }
     data = submitted(memory, job, types={"c": "time"}).data
     assert (data.types, data.separator, data.decimal, data.guess) == (("c=time",), "\t", ",", False)
-    with pytest.raises(InvalidValueError, match="must give columns one of number, category, time"):
+    with error_words(InvalidValueError):
         submitted(memory, data="a.csv", types={"c": "integer"})
-    with pytest.raises(InvalidValueError, match="decimal and thousands must differ, got ',' for both"):
+    with error_words(InvalidValueError):
         submitted(memory, data="a.csv", decimal=",", thousands=",")
 
 
@@ -203,8 +203,8 @@ def test_a_start_is_a_run_by_its_name_alone_and_overrides_that_of_a_file(tmp_pat
     assert job_of(file, given).start_from == StartFrom("weekly", rows=True)
 
 
-def test_a_submit_warns_of_a_network_that_may_read_what_it_carries() -> None:
+def test_a_submit_warns_of_a_network_that_may_read_what_it_carries(words) -> None:
     trusted = JobSpec("one", exchange=ExchangeSpec(encryption=Encryption.NONE))
     text = " ".join(str(SubmittedView(trusted)).split())
-    assert "anyone who can read the network between hosts can read gradients" in text
+    assert text == words
     assert "network" not in str(SubmittedView(JobSpec("one")))

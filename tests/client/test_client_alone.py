@@ -57,7 +57,7 @@ def test_rows_that_are_drawn_ahead_are_done_in_their_order(sizes):
         feed.done(left + 1)
 
 
-def test_a_batch_counts_as_done_once_though_the_program_says_it_too():
+def test_a_batch_counts_as_done_once_though_the_program_says_it_too(error_words):
     shard = next(client.shards(25))
     told = []
     for rows in shard.batches(lambda: 10):
@@ -65,7 +65,7 @@ def test_a_batch_counts_as_done_once_though_the_program_says_it_too():
         told.append((len(rows), shard.n_done))
     assert told == [(10, 9), (10, 19), (5, 24)]
     assert shard.n_done == 25
-    with pytest.raises(ValueError, match="takes 0 to 0 rows"):
+    with error_words(ValueError):
         shard.done(1)
 
 
@@ -87,9 +87,9 @@ def test_loaders_of_torch_read_all_rows_each_time():
             assert rows == list(range(25))
 
 
-def test_a_loader_that_never_says_what_is_done_is_told(monkeypatch):
+def test_a_loader_that_never_says_what_is_done_is_told(monkeypatch, error_words):
     monkeypatch.setattr(sys.modules[Feed.__module__], "MOST_DRAWN", 3)
-    with pytest.raises(client.ServiceError, match=r"3 shards are drawn and none is done; call done\(n_row\)"):
+    with error_words(client.ServiceError):
         list(client.ShardSampler(100, shard_rows=10))
 
 
@@ -127,12 +127,12 @@ def test_a_copy_of_the_folder_needs_nothing_else(tmp_path):
     assert done.stdout == "[4, 3]\n[]\n"
 
 
-def test_a_master_without_services_is_named(tmp_path, monkeypatch):
+def test_a_master_without_services_is_named(tmp_path, monkeypatch, error_words):
     answers = [(503, b"starting"), (404, b"ask at /call")]
     (tmp_path / "master").write_text("http://127.0.0.1:9/v1/report")
     link = Link("worker-0", "t", str(tmp_path / "master"))
     monkeypatch.setattr(link, "_post", lambda _body: answers.pop(0))
-    with pytest.raises(client.ServiceError, match="answered 404: ask at /call"):
+    with error_words(client.ServiceError):
         link.call("state", {})
     monkeypatch.undo()
     with pytest.raises(client.ServiceError, match="does not answer: ConnectionRefusedError"):

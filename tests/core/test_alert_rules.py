@@ -83,10 +83,10 @@ def straggling(*stragglers, **changes):
     return found(AlertKind.STRAGGLER, snapshot(at_s=NOW_S, stragglers=stragglers, **changes))
 
 
-def test_a_persistent_straggler_is_an_alert_with_its_numbers_until_nobody_is_slow():
+def test_a_persistent_straggler_is_an_alert_with_its_numbers_until_nobody_is_slow(words):
     finding = straggling(slow(), mitigations=())
     assert finding.is_bad
-    assert finding.text == "worker-1 (worker) takes 2.00 times as long as its peers, persistent over 10 min"
+    assert finding.text == words
     alert = Alert(ABOUT, AlertKind.STRAGGLER, NOW_S, finding.text)
     still = straggling(slow(pace=Pace.TRANSIENT, for_s=1.0))
     assert changes(ABOUT, [alert], [still], NOW_S) == ((), ()), "it is slow still"
@@ -94,14 +94,14 @@ def test_a_persistent_straggler_is_an_alert_with_its_numbers_until_nobody_is_slo
 
 
 @for_each(("for_s", "is_bad"), [(0.0, False), (119.0, False), (120.0, True), (5000.0, True)])
-def test_a_transient_straggler_is_an_alert_once_it_has_been_slow_for_long_enough(for_s, is_bad):
+def test_a_transient_straggler_is_an_alert_once_it_has_been_slow_for_long_enough(for_s, is_bad, words):
     finding = straggling(slow("ps-0", role=Role.PS, pace=Pace.TRANSIENT, ratio=1.3, for_s=for_s))
     assert (finding.is_bad, finding.is_good) == (is_bad, False)
     if is_bad:
-        assert finding.text == "ps-0 (ps) takes 1.30 times as long as its peers, transient over 5 min"
+        assert finding.text == words
 
 
-def test_of_several_stragglers_the_one_of_the_longest_window_is_named_and_each_node_counts_once():
+def test_of_several_stragglers_the_one_of_the_longest_window_is_named_and_each_node_counts_once(words):
     told = (
         slow("worker-2", pace=Pace.TRANSIENT, ratio=9.0),
         slow("worker-1", pace=Pace.TRANSIENT, ratio=3.0),
@@ -109,9 +109,7 @@ def test_of_several_stragglers_the_one_of_the_longest_window_is_named_and_each_n
         slow("worker-3", ratio=1.2),
         slow("worker-4", pace=Pace.TRANSIENT, for_s=1.0),
     )
-    assert straggling(*told, mitigations=()).text == (
-        "worker-1 (worker) takes 1.50 times as long as its peers, persistent over 10 min, and 2 more are slow"
-    )
+    assert straggling(*told, mitigations=()).text == words
 
 
 @for_each(
@@ -247,14 +245,14 @@ def test_the_nodes_of_fixed_roles_count_in_what_a_job_costs():
     assert found(AlertKind.BUDGET, replace(told, spec=replace(spec, foreign=external))).is_bad
 
 
-def test_a_total_budget_alerts_from_four_fifths_on_with_what_the_rest_buys():
+def test_a_total_budget_alerts_from_four_fifths_on_with_what_the_rest_buys(words):
     def at(spent, limit=10.0):
         return replace(snapshot(), budget=BudgetOutlook("quick-start", limit, spent, "USD", 1.0))
 
     assert found(AlertKind.BUDGET_TOTAL, snapshot()).is_good
     bad = found(AlertKind.BUDGET_TOTAL, at(8.0))
     assert bad.is_bad
-    assert "8 of 10 USD spent (80 %); the rest lasts 2.0 h" in bad.text
+    assert bad.text == words
     between = found(AlertKind.BUDGET_TOTAL, at(7.5))
     assert not between.is_bad
     assert not between.is_good

@@ -94,29 +94,26 @@ def test_a_job_is_stable_once_five_samples_of_its_use_vary_by_less_than_five_per
 
 
 @pytest.mark.parametrize(("full", "is_psn"), [(0, False), (3, False), (4, True)])
-def test_the_network_of_a_ps_is_full_where_more_than_a_tenth_of_thirty_samples_say_so(full, is_psn):
+def test_the_network_of_a_ps_is_full_where_more_than_a_tenth_of_thirty_samples_say_so(full, is_psn, words):
     found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, link=GBIT, full=full))
     assert found.bottleneck is (Bottleneck.PS_NETWORK if is_psn else Bottleneck.MAXIMUM_UTILIZATION)
     if is_psn:
-        assert "4 of the last 30 network samples of ps-0 exceed 90 % of 1 Gbit/s" in found.words
+        assert found.words == words
 
 
-def test_without_the_capacity_of_a_link_no_network_is_claimed_and_the_sentence_says_so():
+def test_without_the_capacity_of_a_link_no_network_is_claimed_and_the_sentence_says_so(words):
     found = diagnose(used(plan(2, 4, 1, 1), 0.6, 0.6, full=30))
     assert found.bottleneck is Bottleneck.MAXIMUM_UTILIZATION
-    assert "60 % of 9 cores are used (workers 60 %, PS 60 %)" in found.words
+    assert found.words == words
     assert "set link_gbit_per_s" in found.words
 
 
-def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_do_not_count():
+def test_nearly_all_cores_used_is_no_bottleneck_and_idle_cores_that_cannot_move_do_not_count(words):
     small = used(plan(2, 1, 1, 0.25), 0.97, 0.2)
     assert diagnose(small).bottleneck is Bottleneck.MAXIMUM_UTILIZATION
     fixed = fixed_roles(small, BOUNDS, Pins())
     assert fixed == {Role.PS}
-    assert (
-        diagnose(small, fixed=fixed).words
-        == "No bottleneck: 88 % of 2.25 cores are used (workers 97 %, PS 20 %)."
-    )
+    assert diagnose(small, fixed=fixed).words == words
     idle = used(plan(2, 1, 1, 1), 0.97, 0.1)
     assert fixed_roles(idle, BOUNDS, Pins()) == frozenset()
     assert fixed_roles(idle, BOUNDS, Pins(worker_cpu=1.0)) == {Role.WORKER}
@@ -127,13 +124,10 @@ def test_ps_give_up_no_cores_where_the_next_smaller_size_is_too_small_for_what_t
     assert fixed_roles(used(plan(4, 4, 1, 2), 0.97, 0.3), BOUNDS, Pins()) == frozenset()
 
 
-def test_a_ps_that_uses_all_its_cores_is_the_bottleneck_of_workers_that_wait():
+def test_a_ps_that_uses_all_its_cores_is_the_bottleneck_of_workers_that_wait(words):
     waits = used(plan(4, 4, 2, 1), 0.7, 1.0, link=GBIT)
     assert diagnose(waits).bottleneck is Bottleneck.PS_COMPUTE
-    assert diagnose(waits).words == (
-        "The computing of a PS is the bottleneck: ps-0 uses 100 % of its 1 cores; 73 % of 18 cores are used "
-        "(workers 70 %, PS 100 %); no PS's network exceeds 90 % of 1 Gbit/s in more than 10 % of its samples."
-    )
+    assert diagnose(waits).words == words
     busy = used(plan(4, 4, 2, 1), 0.9, 1.0)
     assert wanted(diagnose(busy)) == (Remedy.PS_CORES, Remedy.ADD_PS)
     assert next_plan(busy, BOUNDS, Pins(), lambda p: p.total_cpu <= 24).plan == plan(4, 4, 2, 2)
@@ -346,13 +340,10 @@ def test_no_cores_move_within_a_role_that_is_pinned_or_has_a_node_that_keeps_its
     assert not node_moves(role_use(role, 2.0, wants, has, pinned=pinned), BOUNDS, Pins())
 
 
-def test_a_move_says_who_uses_how_much():
+def test_a_move_says_who_uses_how_much(words):
     (first, *_) = node_moves(role_use(Role.PS, 1.0, [0.3, 4.0], [1.0, 1.0]), BOUNDS, Pins())
     assert (first.action.node, first.action.cpu) == ("ps-0", 0.38)
-    assert first.reason == (
-        "By nearchus: ps-0 uses 30 % of its cores and the others 100 %; "
-        "the 2 cores of all 2 parameter servers go where they are used"
-    )
+    assert first.reason == words
 
 
 def with_gpus(use: JobUse, busy: float) -> JobUse:
@@ -372,11 +363,8 @@ def test_busy_gpus_limit_a_job_whatever_its_cores_do_and_idle_ones_change_no_ver
     assert "GPU" not in plain.words
 
 
-def test_gpus_that_compute_all_the_time_ask_for_workers_who_bring_others():
+def test_gpus_that_compute_all_the_time_ask_for_workers_who_bring_others(words):
     found = diagnose(with_gpus(used(plan(2, 1.0, 1, 1.0), 0.2, 0.3), 0.97))
     assert found is not None
     assert wanted(found) == (Remedy.MORE_WORKERS,)
-    assert found.words == (
-        "The GPUs of the workers are the bottleneck: 23 % of 3 cores are used (workers 20 %, PS 30 %), and GPUs "
-        "compute 97 % of the time."
-    )
+    assert found.words == words

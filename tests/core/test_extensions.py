@@ -51,11 +51,11 @@ def test_a_broken_package_is_named_and_breaks_no_other_name(install):
         extensions.find(GROUP, "broken", {"ours": 1})
 
 
-def test_a_name_that_two_have_is_refused(install):
+def test_a_name_that_two_have_is_refused(install, error_words):
     install("first_one", "a = 1", "same = first_one:a")
     install("second_one", "a = 2", "same = second_one:a")
-    with pytest.raises(InvalidValueError, match="each name once, got same by"):
+    with error_words(InvalidValueError):
         extensions.load(GROUP)
     install("third_one", "a = 3", "ours = third_one:a", group="dlrover_nb.charts")
-    with pytest.raises(InvalidValueError, match="other names than our own, got ours by third_one:a"):
+    with error_words(InvalidValueError):
         extensions.find("dlrover_nb.charts", "ours", {"ours": 1})

@@ -80,19 +80,17 @@ def test_aliases_are_read_as_what_they_stand_for() -> None:
     ],
     ids=["list", "group", "many"],
 )
-def test_aliases_that_multiply_without_end_are_refused(text: str) -> None:
-    with pytest.raises(InvalidValueError, match=r"at most 1,000,000 values, got more"):
+def test_aliases_that_multiply_without_end_are_refused(text: str, error_words) -> None:
+    with error_words(InvalidValueError):
         load_documents(text)
 
 
-def test_groups_that_merge_each_other_without_end_are_refused_before_they_are_merged() -> None:
+def test_groups_that_merge_each_other_without_end_are_refused_before_they_are_merged(error_words) -> None:
     lines = ["a: &a {k: 1}"]
     for n in range(60):  # 2^60 values, by some lines
         before = f"b{n - 1}" if n else "a"
         lines.append(f"b{n}: &b{n}\n  <<: [*{before}, *{before}]")
-    with pytest.raises(
-        InvalidValueError, match=r"malformed YAML in line .* at most 10,000 values may be merged"
-    ):
+    with error_words(InvalidValueError):
         load_documents("\n".join(lines))
 
 

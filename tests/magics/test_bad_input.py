@@ -136,26 +136,24 @@ def denied(*_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize("line", ["submit --file job.yaml", "import job.yaml", "import --check job.yaml"])
 def test_a_file_that_may_not_be_read_is_one_line(
-    typed: InteractiveShell, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch, line: str
+    typed: InteractiveShell, memory: MemoryCluster, monkeypatch: pytest.MonkeyPatch, line: str, error_words
 ) -> None:
     Path("job.yaml").write_text("name: x\n")
     monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(UsageError) as caught:
+    with error_words(UsageError) as caught:
         typed.run_line_magic("dlrover", line)
     assert "no permission to read" in str(caught.value)
-    assert "let its owner allow it (chmod u+r), or name another file" in str(caught.value)
     assert set(memory.links) == {"ctr"}
 
 
 @pytest.mark.parametrize("line", ["export ctr -o sub/a.yaml", "report ctr -o sub/r.html"])
 def test_a_folder_that_may_not_be_written_is_one_line(
-    typed: InteractiveShell, monkeypatch: pytest.MonkeyPatch, line: str
+    typed: InteractiveShell, monkeypatch: pytest.MonkeyPatch, line: str, error_words
 ) -> None:
     Path("sub").mkdir()
     monkeypatch.setattr("tempfile.mkstemp", denied)
-    with pytest.raises(UsageError) as caught:
+    with error_words(UsageError) as caught:
         typed.run_line_magic("dlrover", line)
-    assert "Permission denied; name another file" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert list(Path("sub").iterdir()) == []
 

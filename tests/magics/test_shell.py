@@ -97,8 +97,8 @@ def test_the_command_line_does_without_ipython() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_verb_before_connect_is_refused_with_the_way_out(shell: InteractiveShell) -> None:
-    with pytest.raises(UsageError, match="not connected; `%dlrover connect ray` starts or joins a cluster"):
+def test_a_verb_before_connect_is_refused_with_the_way_out(shell: InteractiveShell, error_words) -> None:
+    with error_words(UsageError):
         shell.run_line_magic("dlrover", "jobs")
 
 
@@ -112,10 +112,12 @@ def test_connect_passes_its_arguments_on(shell: InteractiveShell, memory: Memory
         shell.run_line_magic("dlrover", "connect slurm")
 
 
-def test_kubernetes_is_reached_by_a_kubeconfig_and_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubernetes_is_reached_by_a_kubeconfig_and_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, error_words
+) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     for kind in ("kubernetes", "k8s"):
-        with pytest.raises(BackendError, match="no kubeconfig at /nowhere/config; set KUBECONFIG"):
+        with error_words(BackendError):
             connect(kind)
 
 
@@ -231,11 +233,11 @@ def test_other_lines_with_a_question_mark_are_left_alone(shell: InteractiveShell
     assert explain_verbs not in shell.input_transformers_cleanup
 
 
-def test_accept_without_an_id_takes_the_proposal_that_was_shown(magic: Magic) -> None:
+def test_accept_without_an_id_takes_the_proposal_that_was_shown(magic: Magic, words) -> None:
     magic.link.propose(1)
     magic("plans")
     magic.link.propose(2)
-    assert "p1 is no longer open\n  superseded by a better plan" in magic.refused("accept")
+    assert magic.refused("accept") == words
     magic("status")
     shown = magic("accept --why 'fast enough'")
     assert isinstance(shown, DecisionView)
@@ -254,9 +256,9 @@ def test_accept_without_an_id_takes_the_open_proposal_where_none_was_shown(magic
     assert magic.link.decisions[-1].proposal == "p1"
 
 
-def test_accept_and_override_with_nothing_open_say_what_else_to_do(magic: Magic) -> None:
+def test_accept_and_override_with_nothing_open_say_what_else_to_do(magic: Magic, words) -> None:
     for line in ("accept", "override --ps 2"):
-        assert "job ctr has no open proposal (there was none yet); use apply --workers" in magic.refused(line)
+        assert magic.refused(line) == words
     assert magic.link.decisions == []
 
 
@@ -280,7 +282,7 @@ def elastic_job(text: str) -> dict[str, Any]:
     return found
 
 
-def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
+def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path, words) -> None:
     magic.link.propose(1)
     shown = magic("export")
     assert isinstance(shown, ExportView)
@@ -294,7 +296,7 @@ def test_export_shows_or_writes_the_plan(magic: Magic, tmp_path: Path) -> None:
     assert document["metadata"]["namespace"] == "ads"
     assert "90 % band" in document["metadata"]["annotations"]["dlrover-nb/predicted-samples-per-s"]
     assert "exists already; use --force" in magic.refused("export -o job.yaml")
-    assert "has no plan p7; choose from current, p1" in magic.refused("export --plan p7")
+    assert magic.refused("export --plan p7") == words
     assert "metadata/namespace" in magic.refused("export --namespace Not_One")
 
 
@@ -314,8 +316,8 @@ def test_report_is_one_file_without_outside_links(magic: Magic, tmp_path: Path) 
     assert "exists already" in magic.refused("report -o report.html")
 
 
-def test_a_job_that_runs_is_deleted_only_by_force(magic: Magic) -> None:
-    assert "job ctr runs (training); stop ctr first, or delete ctr --force" in magic.refused("delete ctr")
+def test_a_job_that_runs_is_deleted_only_by_force(magic: Magic, words) -> None:
+    assert magic.refused("delete ctr") == words
     assert "job ctr is deleted" in str(magic("delete ctr --force"))
     assert "no job 'ctr'" in magic.refused("delete ctr")
 
@@ -343,24 +345,24 @@ def test_wait_returns_the_end_or_what_it_is_after_the_timeout(magic: Magic) -> N
     assert magic("wait ctr").snapshot.phase is JobPhase.SUCCEEDED
 
 
-def test_an_interrupted_wait_lets_go_of_the_job(magic: Magic) -> None:
+def test_an_interrupted_wait_lets_go_of_the_job(magic: Magic, words) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     magic.link.on_snapshot = interrupt
-    assert "job ctr goes on; `%dlrover end ctr --now` stops it" in str(magic("wait"))
+    assert str(magic("wait")) == words
     assert magic.link.stopped == []
 
 
-def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic) -> None:
+def test_the_job_may_be_left_out_only_while_one_runs(magic: Magic, words) -> None:
     magic("submit other")
-    assert "2 jobs run; name one of them: ctr, other" in magic.refused("status")
+    assert magic.refused("status") == words
     magic.link.end(JobPhase.SUCCEEDED)
     assert magic("status").snapshot.spec.name == "other"
     magic.memory.links["other"].end(JobPhase.FAILED)
-    assert "2 jobs are here, none of which runs; name one of them: ctr, other" in magic.refused("status")
+    assert magic.refused("status") == words
     magic.memory.links.clear()
-    assert "no job here; start one with submit" in magic.refused("status")
+    assert magic.refused("status") == words
 
 
 @for_each(
@@ -390,9 +392,9 @@ def test_a_mistake_shows_no_traceback(magic: Magic, capsys: pytest.CaptureFixtur
 
 
 @for_each("verb", ["tokens", "users", "mcp", "brain"])
-def test_what_the_command_line_alone_serves_is_no_job_of_that_name(magic: Magic, verb: str) -> None:
+def test_what_the_command_line_alone_serves_is_no_job_of_that_name(magic: Magic, verb: str, words) -> None:
     said = magic.refused(f"server {verb} list")
-    assert said.startswith(f"`server {verb}` works in a terminal, not here; type dlrover-nb server {verb}")
+    assert said == words
 
 
 def test_a_semicolon_hides_the_output_and_takes_no_result_away(magic: Magic) -> None:
@@ -412,13 +414,13 @@ def test_a_bug_of_ours_keeps_its_traceback(magic: Magic) -> None:
         magic("status")
 
 
-def test_batch_sizes_of_workers_are_set(magic: Magic) -> None:
+def test_batch_sizes_of_workers_are_set(magic: Magic, words) -> None:
     magic("batches ctr worker-0=256 worker-1=128 --why 'it is slow'")
     magic("batches worker-1=64")
     told = [(choice.sizes, choice.why) for choice in magic.link.choices]
     assert told == [((("worker-0", 256), ("worker-1", 128)), "it is slow"), ((("worker-1", 64),), "")]
-    assert "expected WORKER=N such as worker-0=256, got '256'" in magic.refused("batches ctr 256")
-    assert "must be a whole number, got 'many'" in magic.refused("batches worker-0=many")
+    assert magic.refused("batches ctr 256") == words
+    assert magic.refused("batches worker-0=many") == words
     assert len(magic.link.choices) == 2
 
 
@@ -472,7 +474,7 @@ def test_mitigate_without_an_action_shows_what_waits_and_accept_then_takes_that(
     assert (decision.verdict, decision.proposal, decision.why) == (Verdict.ACCEPT, "m1", "so be it")
 
 
-def test_an_action_is_ordered_by_its_words_and_a_wrong_node_is_told_with_the_right_ones(magic) -> None:
+def test_an_action_is_ordered_by_its_words_and_a_wrong_node_is_told_with_the_right_ones(magic, words) -> None:
     action_of(magic.link)
     assert isinstance(magic("mitigate ctr --restart worker-1 --why slow"), DecisionView)
     (decision,) = magic.link.decisions
@@ -480,9 +482,7 @@ def test_an_action_is_ordered_by_its_words_and_a_wrong_node_is_told_with_the_rig
         Verdict.MITIGATE, "restart worker-1", "slow",
     )  # fmt: skip
     assert "there are: worker-0, worker-1" in magic.refused("mitigate --restart worker-9")
-    assert "got restart and backup; give exactly one" in magic.refused(
-        "mitigate --restart worker-1 --backup 1"
-    )
+    assert magic.refused("mitigate --restart worker-1 --backup 1") == words
     assert "give exactly one" in magic.refused("mitigate --why slow")
     assert "expected WORKER=FACTOR" in magic.refused("mitigate --rates worker-0")
     assert len(magic.link.decisions) == 1

@@ -76,13 +76,13 @@ def test_a_stop_returns_a_job_that_does_not_end_after_a_minute(time: VirtualTime
 
 
 def test_a_wait_without_a_limit_gives_a_cluster_that_is_away_a_minute(
-    time: VirtualTime, master: SlowMaster, job: JobHandle
+    time: VirtualTime, master: SlowMaster, job: JobHandle, error_words
 ) -> None:
     master.is_away = True
     time.at(59.0, lambda: setattr(master, "is_away", False))
     time.at(59.0, master.end)
     assert job.wait().phase is JobPhase.STOPPED
     master.is_away, began_s = True, time.now_s()
-    with pytest.raises(AwayError, match="the API server did not answer"):
+    with error_words(AwayError):
         job.wait()
     assert 60.0 <= time.now_s() - began_s < 60.0 + POLL_S

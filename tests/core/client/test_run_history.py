@@ -66,12 +66,12 @@ def test_a_run_is_given_back_whole_and_frozen(store: HistoryStore, url: str) -> 
         kept.series = ()  # type: ignore[misc]
 
 
-def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, monkeypatch) -> None:
+def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, monkeypatch, words) -> None:
     store.remember("views", 510.0, PhaseChanged(510.0, JobPhase.TRAINING))
     monkeypatch.setenv("DLROVER_NB_HISTORY", url)
     views, clicks = sorted(history_queries.past_jobs(), key=lambda job: job.name, reverse=True)
     assert (views.phase, views.done) == (JobPhase.FAILED, None)
-    assert "lost with its master while it was training" in views.message
+    assert views.message == words
     assert (clicks.phase, clicks.done, clicks.message) == (JobPhase.SUCCEEDED, 1.0, "")
     text = str(JobsView((views, replace(views, name="more"), clicks)))
     assert "0 %" not in text.replace("100 %", "")
@@ -84,10 +84,10 @@ def test_scores_are_those_of_the_owner_and_the_time(store: HistoryStore, url: st
     assert history_queries.scores("ada", OUTCOME.applied_at_s + 1, url).total.n_outcome == 0
 
 
-def test_without_a_history_answers_are_empty_and_nothing_is_made(url: str, path: Path) -> None:
+def test_without_a_history_answers_are_empty_and_nothing_is_made(url: str, path: Path, error_words) -> None:
     assert history_queries.runs(url) == ()
     assert history_queries.scores(url=url).total.n_outcome == 0
-    with pytest.raises(NotFoundError, match=r"no job 'clicks' in the history; the history is empty"):
+    with error_words(NotFoundError):
         history_queries.run_history("clicks", url=url)
     with pytest.raises(NotFoundError, match="the history is empty"):
         history_queries.runs(url, job="clicks")
@@ -129,7 +129,7 @@ def test_a_wrong_name_is_told_the_nearest(
 
 
 def test_a_run_that_cannot_be_read_does_not_hide_the_others(
-    store: HistoryStore, url: str, path: Path, caplog: pytest.LogCaptureFixture
+    store: HistoryStore, url: str, path: Path, caplog: pytest.LogCaptureFixture, error_words
 ) -> None:
     store.close()
     with sqlite3.connect(path) as connection:
@@ -137,7 +137,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
     connection.close()
     assert {run.job for run in history_queries.runs(url)} == {"clicks"}
     assert "run views@500.000 of the history is not listed" in caplog.text
-    with pytest.raises(NotFoundError, match="no job 'views' in the history"):
+    with error_words(NotFoundError):
         history_queries.run_history("views", url=url)
 
 
@@ -177,12 +177,14 @@ def test_an_address_of_no_database_is_refused() -> None:
         history_queries.runs("mysql://host/name")
 
 
-def test_a_history_of_a_newer_release_is_left_alone(store: HistoryStore, url: str, path: Path) -> None:
+def test_a_history_of_a_newer_release_is_left_alone(
+    store: HistoryStore, url: str, path: Path, error_words
+) -> None:
     store.close()
     with sqlite3.connect(path) as connection:
         connection.execute("update dlrover_nb_revision set version_num = '9999'")
     connection.close()
-    with pytest.raises(BackendError, match="use the release that wrote it"):
+    with error_words(BackendError):
         history_queries.runs(url)
 
 

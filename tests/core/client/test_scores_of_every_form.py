@@ -311,7 +311,7 @@ def histories() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("trained", LISTS)
-def test_histories_score_alike_in_every_form(tmp_path: Path, trained: str) -> None:
+def test_histories_score_alike_in_every_form(tmp_path: Path, trained: str, words) -> None:
     frame, folder = histories(), tmp_path / "forms"
     folder.mkdir()
     forms = {name: make(frame, folder) for name, make in LISTS.items()}
@@ -331,7 +331,7 @@ def test_histories_score_alike_in_every_form(tmp_path: Path, trained: str) -> No
         row = frame.iloc[i]
         for same in (row, row.to_dict(), {**row.to_dict(), "history": tuple(row["history"])}):
             assert np.array_equal(model.predict(same), alone)
-    assert "column 'history' must hold lists of ids" in refused(model, frame.assign(history=1))
+    assert refused(model, frame.assign(history=1)) == words
     assert "column 'item'" in refused(model, frame.assign(item=frame["history"]))
 
 
@@ -404,13 +404,13 @@ def test_models_of_earlier_releases_score_as_they_did(tmp_path: Path) -> None:
     assert not set(ids[3]) & set(np.ravel(OLD_ROWS).tolist())
 
 
-def test_one_row_scores_as_the_same_row_of_a_table(of_text: TrainedModel, frame: pd.DataFrame) -> None:
+def test_one_row_scores_as_the_same_row_of_a_table(of_text: TrainedModel, frame: pd.DataFrame, words) -> None:
     want = of_text.predict(frame[1:2])
     row = frame.iloc[1]
     for same in (row, row.to_dict(), {**row.to_dict(), "note": None}):
         assert np.array_equal(of_text.predict(same), want)
     assert "a Series; use .to_frame()" in refused(of_text, frame["user"])
-    assert "rows must be a DataFrame" in refused(of_text, 3)
+    assert refused(of_text, 3) == words
 
 
 def test_tables_are_taken_as_a_submit_takes_them(of_text: TrainedModel, frame: pd.DataFrame) -> None:

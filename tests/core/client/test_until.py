@@ -28,15 +28,15 @@ def node(number: int, phase: NodePhase, waits_for: str = "") -> NodeView:
     return NodeView(f"worker-{number}", Role.WORKER, phase, 0.5, 1024, True, 0.0, waits_for=waits_for)
 
 
-def test_a_starting_job_counts_the_nodes_that_are_up() -> None:
+def test_a_starting_job_counts_the_nodes_that_are_up(words) -> None:
     nodes = (node(0, NodePhase.READY), node(1, NodePhase.PENDING))
-    assert first_steps(replace(STARTING, nodes=nodes)) == "first steps: 1 of 4 nodes up"
+    assert first_steps(replace(STARTING, nodes=nodes)) == words
 
 
-def test_a_node_without_room_says_so() -> None:
+def test_a_node_without_room_says_so(words) -> None:
     nodes = (node(0, NodePhase.READY), node(1, NodePhase.PENDING, ROOM))
     told = first_steps(replace(STARTING, nodes=nodes))
-    assert told == "first steps: 1 of 4 nodes up; waiting for room: worker-1"
+    assert told == words
 
 
 @settings(deadline=None)
@@ -85,12 +85,12 @@ def test_every_wait_is_over_with_the_job(until: Until, phase: JobPhase) -> None:
     assert is_reached(replace(TRAINING, phase=phase, under_way="d1"), until)
 
 
-def test_a_wait_for_an_action_ends_when_one_is_open_and_says_who_is_slow() -> None:
-    assert waited_for(TRAINING, Until.MITIGATION) == "an action against stragglers: no node is slow now"
+def test_a_wait_for_an_action_ends_when_one_is_open_and_says_who_is_slow(words) -> None:
+    assert waited_for(TRAINING, Until.MITIGATION) == words
     slow = replace(TRAINING, stragglers=(builders.straggler(), builders.straggler("ps-0", Role.PS)))
-    assert waited_for(slow, Until.MITIGATION) == "an action against stragglers: worker-1, ps-0 slow"
+    assert waited_for(slow, Until.MITIGATION) == words
     manual = replace(slow, mode=Mode.MANUAL)
-    assert "mode suggest turns them on" in waited_for(manual, Until.MITIGATION)
+    assert waited_for(manual, Until.MITIGATION) == words
     assert not is_reached(slow, Until.MITIGATION)
     opened = replace(slow, mitigations=(builders.mitigation(),))
     assert is_reached(opened, Until.MITIGATION)

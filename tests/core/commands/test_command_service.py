@@ -77,8 +77,8 @@ def test_a_command_leaves_a_row_before_and_a_row_after_it(audit):
     }
 
 
-def test_a_viewer_is_refused_and_the_refusal_is_written_down(audit):
-    with pytest.raises(NotAllowedError, match="accept needs the role operator, but you are viewer"):
+def test_a_viewer_is_refused_and_the_refusal_is_written_down(audit, error_words):
+    with error_words(NotAllowedError):
         made(audit).run(ACCEPT, EVE, FACTS, lambda: pytest.fail("it was carried out"))
     ((who, stage, why),) = said(audit)
     assert (who, stage) == ("eve", Stage.REFUSED)
@@ -111,11 +111,11 @@ def test_a_second_command_of_a_key_is_answered_as_the_first_one(audit):
     assert (again, n_done) == ("d4", [1])
 
 
-def test_a_key_that_was_asked_and_never_answered_is_not_carried_out_again(audit):
+def test_a_key_that_was_asked_and_never_answered_is_not_carried_out_again(audit, error_words):
     service, keyed = made(audit), replace(ACCEPT, key="k1")
     with pytest.raises(KeyError):
         service.run(keyed, ADA, FACTS, lambda: {}["killed"])
-    with pytest.raises(StaleDecisionError, match="asked before with this key, and is failed"):
+    with error_words(StaleDecisionError):
         service.run(keyed, ADA, FACTS, lambda: pytest.fail("twice"), again=lambda answer: answer)
 
 
@@ -152,10 +152,10 @@ def test_a_client_whose_disk_is_full_can_still_stop_its_job(caplog):
     assert "not in the audit: no space left" in caplog.text
 
 
-def test_a_dear_plan_waits_for_somebody_else(audit, tmp_path):
+def test_a_dear_plan_waits_for_somebody_else(audit, tmp_path, error_words):
     requests = RequestStore(f"sqlite:///{tmp_path / 'h.db'}")
     service = made(audit, requests=requests, rules=Rules(over_cost_per_hour=10.0))
-    with pytest.raises(SecondPersonError, match=r"waits as r1: a plan of 12\.00 an hour is over 10\.00"):
+    with error_words(SecondPersonError):
         service.run(ACCEPT, ADA, FACTS, lambda: pytest.fail("one person was enough"))
     with pytest.raises(NotAllowedError, match="asked by you"):
         service.approve("r1", ADA, FACTS, lambda _: pytest.fail("she approved herself"))
@@ -166,7 +166,7 @@ def test_a_dear_plan_waits_for_somebody_else(audit, tmp_path):
     assert asked[0].decision.seen == "d3", "what the first person saw must still stand"
     last = [*audit.rows()][-1].row
     assert (last.person, last.first, last.stage, last.answer) == ("bob", "ada", Stage.DONE, "d4")
-    with pytest.raises(StaleDecisionError, match="it was approved by bob"):
+    with error_words(StaleDecisionError):
         service.approve("r1", BOB, FACTS, lambda _: pytest.fail("twice"))
     assert requests.open(100.0) == ()
     requests.close()
@@ -191,14 +191,16 @@ def test_what_the_jobs_master_would_refuse_waits_for_nobody(audit, tmp_path):
     requests.close()
 
 
-def test_a_request_that_waited_too_long_and_one_that_was_refused_are_not_carried_out(audit, tmp_path):
+def test_a_request_that_waited_too_long_and_one_that_was_refused_are_not_carried_out(
+    audit, tmp_path, error_words
+):
     requests = RequestStore(f"sqlite:///{tmp_path / 'h.db'}")
     rules = Rules(actions=frozenset({Action.ACCEPT}), expires_s=0.0)
     service = made(audit, requests=requests, rules=rules)
     for _ in range(2):
         with pytest.raises(SecondPersonError):
             service.run(ACCEPT, ADA, FACTS, lambda: pytest.fail("one person was enough"))
-    with pytest.raises(NotAllowedError, match="waited too long for a second person"):
+    with error_words(NotAllowedError):
         service.approve("r1", BOB, FACTS, lambda _: pytest.fail("too late"))
     service.withdraw("r2", BOB, FACTS, "not today")
     with pytest.raises(StaleDecisionError, match="refused by bob"):

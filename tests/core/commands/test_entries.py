@@ -174,9 +174,9 @@ def test_an_answer_without_an_id_is_refused_where_nothing_waits(job):
         job.decide(Accept(""))
 
 
-def test_an_action_that_is_no_longer_open_is_stale(job, audit):
+def test_an_action_that_is_no_longer_open_is_stale(job, audit, error_words):
     job.link.state = snapshot(mitigations=(mitigation(status=ProposalStatus.EXPIRED),))
-    with pytest.raises(StaleDecisionError, match="m1 is no longer open"):
+    with error_words(StaleDecisionError):
         job.decide(Accept("m1"))
     assert rows_of(audit)[-1].stage is Stage.REFUSED
 
@@ -190,7 +190,7 @@ def test_an_action_is_undone_as_any_change_is(job, audit):
     assert done.mitigation == sizes.words
 
 
-def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audit, tmp_path):
+def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audit, tmp_path, error_words):
     nodes = tuple(b.node(f"worker-{i}", Role.WORKER, memory=1.0) for i in range(2))
     handle = JobHandle("quick-start", Master(b.snapshot(nodes=nodes)), user="ada")
     by_cost = CommandService(lambda: audit, lambda: 5.0, rules=Rules(over_cost_per_hour=0.0))
@@ -199,7 +199,7 @@ def test_a_rule_by_cost_asks_nothing_of_an_action_and_a_rule_by_action_does(audi
     rules = Rules(actions=frozenset({Action.MITIGATE}))
     by_action = CommandService(lambda: audit, lambda: 5.0, requests=requests, rules=rules)
     first = handle.through(Entry.DASHBOARD, by_action)
-    with pytest.raises(SecondPersonError, match="mitigate restart worker-1 of job quick-start waits as r1"):
+    with error_words(SecondPersonError):
         first.decide(ordered(RESTART, why="it is slow"))
     (request,) = requests.open(5.0)
     bob = Person("bob", grants=(Grant(AccessRole.OPERATOR),))

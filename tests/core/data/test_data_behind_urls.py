@@ -133,7 +133,7 @@ def test_files_behind_urls_are_the_rows_of_local_ones_and_fetched_once(store: St
     assert sorted(store.gets) == ["/a.csv", "/b.csv.gz"]
 
 
-def test_another_content_is_fetched_again_and_refused_by_a_running_job(store: Store) -> None:
+def test_another_content_is_fetched_again_and_refused_by_a_running_job(store: Store, error_words) -> None:
     store.files = {"/a.csv": TEXT.encode()}
     data = DataSpec(DataFormat.CSV, store.url("/a.csv"))
     features = make_features(data, ModelSpec())
@@ -141,10 +141,10 @@ def test_another_content_is_fetched_again_and_refused_by_a_running_job(store: St
     reader.read(0, 10)
     store.files = {"/a.csv": TEXT.replace("7", "8").encode()}
     assert len(reader.read(0, 10)) == 10  # what it has fetched
-    with pytest.raises(InvalidValueError, match=r"a\.csv has changed since the job was submitted"):
+    with error_words(InvalidValueError):
         ShardReader(data, features).read(0, 10)
     store.files = {}
-    with pytest.raises(NotFoundError, match=r"no data at http.*a\.csv; check the URL"):
+    with error_words(NotFoundError):
         ShardReader(data, features).read(0, 10)
 
 
@@ -169,12 +169,12 @@ def test_a_cut_connection_is_tried_again_and_never_taken_for_a_whole_file(store:
     assert open_source(DataSpec(DataFormat.CSV, store.url("/b.csv"))).n_row == 5000
 
 
-def test_a_server_that_stalls_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stalls_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch, words) -> None:
     monkeypatch.setattr(remote, "STALL_S", 0.3)
     store.files = {"/slow.csv": TEXT.encode()}
     store.troubles = {"/slow.csv": ["stall"] * remote.N_TRY}
     text = refused(store.url(f"/slow.csv?token={SECRET}"), BackendError)
-    assert "the server sent nothing for 0.3 s" in text
+    assert text == words
     assert not parts(data_cache().folder)
 
 
@@ -270,7 +270,7 @@ def test_processes_that_fetch_at_once_fetch_once_and_a_killed_one_leaves_no_part
     assert len(parts(tmp_path / "c")) == 1
 
 
-def test_credentials_of_each_of_several_urls_are_left_out_of_what_is_stored_and_exported() -> None:
+def test_credentials_of_each_of_several_urls_are_left_out_of_what_is_stored_and_exported(error_words) -> None:
     urls = [
         f"https://ada:{SECRET}@example.org/a.csv",
         f"https://example.org/b.csv?sig={SECRET}",
@@ -283,14 +283,16 @@ def test_credentials_of_each_of_several_urls_are_left_out_of_what_is_stored_and_
     assert SECRET not in repr(for_storage(job))
     assert len(for_storage(job).data.paths) == len(urls)
     assert set(secret_values(job)) == {SECRET}
-    with pytest.raises(InvalidValueError, match=r"data\.path of job x must hold a secret"):
+    with error_words(InvalidValueError):
         check_complete(for_storage(job))
 
 
-def test_a_size_of_the_cache_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_of_the_cache_that_is_no_number_is_refused(
+    monkeypatch: pytest.MonkeyPatch, error_words
+) -> None:
     for text in ("much", "-1", "nan"):
         monkeypatch.setenv(SIZE_VAR, text)
         data_cache.cache_clear()
-        with pytest.raises(InvalidValueError, match="must be a number of GiB"):
+        with error_words(InvalidValueError):
             data_cache()
     data_cache.cache_clear()

@@ -211,10 +211,10 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
         assert "is not a Parquet file" in refusal(spec(str(path)))
 
 
-def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path) -> None:
+def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path, words) -> None:
     path = parquet(tmp_path, click_table(10))
     text = refusal(DataSpec(DataFormat.PARQUET, path, label="clicks"))
-    assert "no column 'clicks'; did you mean 'click'?" in text
+    assert text == words
     assert "price, age, site" in text
     assert "'sites'" in refusal(spec(path, categorical=("sites",)))
     assert "'nope'" in refusal(spec(path, exclude=("nope",)))
@@ -253,26 +253,26 @@ def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
     assert "has no rows" in refusal(spec(parquet(tmp_path, click_table(1).slice(1))))
 
 
-def test_a_label_that_is_no_label_is_refused_at_submit_and_while_reading(tmp_path: Path) -> None:
+def test_a_label_that_is_no_label_is_refused_at_submit_and_while_reading(tmp_path: Path, error_words) -> None:
     path = parquet(tmp_path, click_table(10))
     assert "'age' must hold 0 or 1" in refusal(DataSpec(DataFormat.PARQUET, path, label="age"))
     late = click_table(20_010).to_pydict()
     late["click"][20_005] = 3
     data = spec(parquet(tmp_path, late))
     reader = ShardReader(data, make_features(data, MODEL))
-    with pytest.raises(InvalidValueError, match="got 3 in row 20005"):
+    with error_words(InvalidValueError):
         reader.read(20_000, 20_010)
 
 
-def test_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_rows_that_are_not_there_are_refused(tmp_path: Path, error_words) -> None:
     data = spec(parquet(tmp_path, click_table(10)))
     features = make_features(data, MODEL)
     reader = ShardReader(data, features)
     for start, stop in ((-1, 3), (5, 4), (0, 11)):
-        with pytest.raises(InvalidValueError, match=r"rows must be within \[0, 10\)"):
+        with error_words(InvalidValueError):
             reader.read(start, stop)
     parquet(tmp_path, click_table(9))
-    with pytest.raises(InvalidValueError, match="has changed since the job was submitted"):
+    with error_words(InvalidValueError):
         ShardReader(data, features).read(0, 9)
 
 

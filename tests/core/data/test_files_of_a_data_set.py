@@ -138,7 +138,7 @@ def test_what_a_submit_found_travels_and_later_files_are_no_part_of_the_job(tmp_
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "npz"])
 def test_a_file_that_changes_is_refused_when_its_rows_are_read_and_a_touched_one_is_not(
-    tmp_path: Path, ending: str
+    tmp_path: Path, ending: str, error_words
 ) -> None:
     frame = clicks(60)
     for i in range(3):
@@ -155,7 +155,7 @@ def test_a_file_that_changes_is_refused_when_its_rows_are_read_and_a_touched_one
     again = ShardReader(data, features)
     for each in (again,) if ending == "csv.gz" else (reader, again):
         assert len(each.read(0, 20)) == 20  # another file
-        with pytest.raises(InvalidValueError, match=rf"1\.{ending} has changed since the job was submitted"):
+        with error_words(InvalidValueError):
             each.read(15, 25)
     (tmp_path / f"1.{ending}").unlink()
     with pytest.raises(NotFoundError, match="put it back"):
@@ -290,13 +290,13 @@ def test_columns_in_the_names_of_folders_are_columns(tmp_path: Path, ending: str
     assert "year" in [column.name for column in features.numeric]
 
 
-def test_a_folder_of_rows_without_a_value_and_a_file_outside_are_told(tmp_path: Path) -> None:
+def test_a_folder_of_rows_without_a_value_and_a_file_outside_are_told(tmp_path: Path, error_words) -> None:
     for folder in ("c=x", "c=__HIVE_DEFAULT_PARTITION__"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.csv").write_text("label,x\n1,2\n")
     assert open_source(spec(tmp_path)).read(0, 2, ["c"]).column("c").to_pylist() == [None, "x"]
     (tmp_path / "b.csv").write_text("label,x\n1,2\n")
-    with pytest.raises(InvalidValueError, match=r"b.csv has no column 'c', which .*c=x/a.csv has"):
+    with error_words(InvalidValueError):
         open_source(spec(tmp_path / "c=x", tmp_path / "b.csv", categorical=["c"]))
 
 
@@ -380,7 +380,7 @@ def test_an_entry_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
     assert cache.get("k", lambda part: part.write_text("whole") and None).read_text() == "whole"
 
 
-def test_a_link_into_nowhere_is_no_file_that_is_left_out(tmp_path: Path) -> None:
+def test_a_link_into_nowhere_is_no_file_that_is_left_out(tmp_path: Path, error_words) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
     (folder / "a.csv").write_text("label,a\n1,2\n0,3\n")
@@ -389,5 +389,5 @@ def test_a_link_into_nowhere_is_no_file_that_is_left_out(tmp_path: Path) -> None
     assert make_features(DataSpec(DataFormat.CSV, str(folder)), MODEL).n_train == 2
     (folder / "b.csv").symlink_to(tmp_path / "gone")
     for path in (folder, folder / "*.csv"):
-        with pytest.raises(NotFoundError, match=r"b.csv is a link to .*gone, which is not there; put it"):
+        with error_words(NotFoundError):
             make_features(DataSpec(DataFormat.CSV, str(path)), MODEL)

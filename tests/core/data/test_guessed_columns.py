@@ -151,31 +151,29 @@ def test_columns_that_are_named_are_not_guessed(tmp_path: Path) -> None:
     assert use_of(schema, "user_id") is use_of(schema, "day") is Use.NUMERIC
 
 
-def test_only_dates_leave_nothing_to_train_on_and_say_why(tmp_path: Path) -> None:
+def test_only_dates_leave_nothing_to_train_on_and_say_why(tmp_path: Path, error_words) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("label,day\n1,2024-01-01\n0,2024-01-02\n")
-    with pytest.raises(InvalidValueError, match=r"leaves no column to train on \(column 'day' holds times"):
+    with error_words(InvalidValueError):
         taken(data_of(path))
 
 
-def test_a_row_number_of_more_rows_than_are_looked_at_is_found_in_any_order(tmp_path: Path) -> None:
+def test_a_row_number_of_more_rows_than_are_looked_at_is_found_in_any_order(tmp_path: Path, words) -> None:
     n = N_SAMPLE_ROW + 5000
     frame = pd.DataFrame({"label": np.arange(n) % 2, "x": RNG.normal(0, 1, n), "index": RNG.permutation(n)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     (text,) = taken(data_of(tmp_path / "rows.csv")).guesses
-    assert "column 'index' numbers the rows, so it is left out" in text
+    assert text == words
 
 
 def test_what_was_guessed_is_said_before_the_job_starts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, words
 ) -> None:
     path = written(tmp_path, "csv", user_id=RNG.integers(0, 50, N))
     with caplog.at_level(logging.WARNING):
         validate_job(job_from({"name": "ads", "data": {"path": str(path)}}))
     (record,) = caplog.records
-    assert record.getMessage().startswith(
-        "job ads: column 'user_id' looks like ids, so it is taken as ids; types:"
-    )
+    assert record.getMessage() == words
 
 
 def test_a_job_that_goes_on_uses_the_columns_as_the_job_before(tmp_path: Path) -> None:
@@ -193,22 +191,19 @@ def test_a_job_that_goes_on_uses_the_columns_as_the_job_before(tmp_path: Path) -
     )
 
 
-def test_a_job_that_goes_on_needs_no_names_of_columns(tmp_path: Path) -> None:
+def test_a_job_that_goes_on_needs_no_names_of_columns(tmp_path: Path, words) -> None:
     path = written(tmp_path, "csv", seat=RNG.integers(0, 50, N), day=pd.date_range("2024", periods=N))
     before = data_of(path, categorical=["seat"], numeric=["day"])
     trained = make_features(before, ModelSpec())
     features = make_features(data_of(path), ModelSpec(), trained=trained)
     assert (features.numeric, features.categorical) == (trained.numeric, trained.categorical)
     (warning,) = take_data(data_of(path), ModelSpec(), trained=trained)[1].warnings
-    assert (
-        "columns 'age', 'site' not used: the parameters that the job begins with were trained without"
-        in warning
-    )
+    assert warning == words
     assert take_data(data_of(path, exclude=["age", "site"]), ModelSpec(), trained=trained)[1].warnings == ()
     other = make_features(data_of(path, types={"seat": "number"}), ModelSpec(), trained=trained)
     (number, ids) = differences(Trained(ModelSpec(), before, trained), ModelSpec(), other)
-    assert "number columns are new: seat" in number
-    assert "id columns these are not here: seat" in ids
+    assert number == words
+    assert ids == words
 
 
 def test_a_record_of_an_earlier_release_guesses_nothing_and_is_submitted_again_so(tmp_path: Path) -> None:

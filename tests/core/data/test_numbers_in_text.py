@@ -127,7 +127,7 @@ def model_of(data: DataSpec, folder: Path) -> TrainedModel:
     return TrainedModel(JobSpec("x", data=data, model=MODEL), features, store, folder)
 
 
-def test_what_is_scored_is_read_as_training_was(tmp_path: Path) -> None:
+def test_what_is_scored_is_read_as_training_was(tmp_path: Path, error_words) -> None:
     path = written(tmp_path)
     model = model_of(DataSpec(DataFormat.CSV, str(path), separator=";", **KEYS), tmp_path)
     want = model.predict(path)
@@ -138,13 +138,11 @@ def test_what_is_scored_is_read_as_training_was(tmp_path: Path) -> None:
         assert np.array_equal(model.predict(rows), want)
     np.testing.assert_allclose(model.predict(texts.iloc[3].to_dict()), want[3:4], rtol=1e-5)
     texts.loc[333, "price"] = "12.5"
-    with pytest.raises(
-        InvalidValueError, match=r"'price' must hold .* thousands '\.', got '12.5' in row 333"
-    ):
+    with error_words(InvalidValueError):
         model.predict(texts)
 
 
-def test_a_job_that_goes_on_reads_its_text_as_the_job_before(tmp_path: Path) -> None:
+def test_a_job_that_goes_on_reads_its_text_as_the_job_before(tmp_path: Path, words, error_words) -> None:
     before = DataSpec(DataFormat.CSV, str(written(tmp_path)), holdout=0.0, **KEYS)
     trained = Trained(MODEL, before, make_features(before, MODEL))
     ambiguous = tmp_path / "next.csv"
@@ -159,11 +157,9 @@ def test_a_job_that_goes_on_reads_its_text_as_the_job_before(tmp_path: Path) -> 
     assert np.array_equal(batch.dense, want[1])
     assert np.array_equal(batch.ids, want[0])
     (unsaid,) = differences(trained, MODEL, make_features(replace(after, types=("zip=category",)), MODEL))
-    assert "numbers of price were written with decimal ',' and thousands '.'" in unsaid
+    assert unsaid == words
     ambiguous.write_text("label;price;rate;zip\n1;1.5;5;00001\n")
-    with pytest.raises(
-        InvalidValueError, match=r"got '1.5' in row 0; leave decimal and thousands out where all"
-    ):
+    with error_words(InvalidValueError):
         make_features(after, MODEL, trained=trained.features)
 
 
@@ -201,7 +197,9 @@ def test_a_cell_that_contradicts_the_form_is_refused_with_its_row(
         take_data(DataSpec(DataFormat.CSV, str(path), **keys), ModelSpec())
 
 
-def test_a_mark_behind_the_sample_is_read_where_the_column_is_named_a_number(tmp_path: Path) -> None:
+def test_a_mark_behind_the_sample_is_read_where_the_column_is_named_a_number(
+    tmp_path: Path, error_words
+) -> None:
     cells = [str(i) for i in range(200 * STRIDE)]
     at = 100 * STRIDE - 7
     cells[at] = "?"
@@ -209,7 +207,7 @@ def test_a_mark_behind_the_sample_is_read_where_the_column_is_named_a_number(tmp
     path.write_text("label,x\n" + "".join(f"{i % 2},{cell}\n" for i, cell in enumerate(cells)))
     data = DataSpec(DataFormat.CSV, str(path))
     reader = ShardReader(data, make_features(data, MODEL))
-    with pytest.raises(InvalidValueError, match=r"'x' holds numbers .*got '\?'; .* in data.types: .* number"):
+    with error_words(InvalidValueError):
         reader.read(at, at + 1)
     typed = replace(data, types=("x=number",))
     dense = ShardReader(typed, make_features(typed, MODEL)).read(at - 1, at + 2).dense
@@ -218,16 +216,16 @@ def test_a_mark_behind_the_sample_is_read_where_the_column_is_named_a_number(tmp
     assert dense[1] == 0
 
 
-def test_hexadecimal_ids_of_a_text_file_are_ids_once_they_are_named(tmp_path: Path) -> None:
+def test_hexadecimal_ids_of_a_text_file_are_ids_once_they_are_named(tmp_path: Path, error_words) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("label,x,a\n" + "".join(f"{i % 2},{hex(i)},{i}\n" for i in range(40)))
-    with pytest.raises(InvalidValueError, match=r"'x' holds numbers .*got '0x0'; .* category"):
+    with error_words(InvalidValueError):
         take_data(DataSpec(DataFormat.CSV, str(path), guess=True), MODEL)
     features = make_features(DataSpec(DataFormat.CSV, str(path), types=("x=category",), guess=True), MODEL)
     assert [c.name for c in features.categorical] == ["x"]
 
 
-def test_the_encoding_of_an_earlier_release_takes_no_other_texts_for_numbers() -> None:
+def test_the_encoding_of_an_earlier_release_takes_no_other_texts_for_numbers(error_words) -> None:
     features = make_features(DataSpec(), MODEL)
     old = FeatureSpec(
         features.label, tuple(replace(c, form=None) for c in features.numeric[:1]), (), 1, 0,
@@ -235,5 +233,5 @@ def test_the_encoding_of_an_earlier_release_takes_no_other_texts_for_numbers() -
     )  # fmt: skip
     name = old.numeric[0].name
     assert encode_inputs(pa.table({name: ["12"]}), old)[1].shape == (1, 1)
-    with pytest.raises(InvalidValueError, match="in training, got the text '12%'"):
+    with error_words(InvalidValueError):
         encode_inputs(pa.table({name: ["12%"]}), old)

@@ -142,10 +142,9 @@ def test_a_label_of_another_kind_is_refused(tmp_path: Path, values: pa.Array, go
 
 
 @for_each("values", [pa.nulls(N), pa.array([1, None] * (N // 2)), pa.array([1, np.nan] * (N // 2))])
-def test_rows_without_a_label_are_to_be_left_out(tmp_path: Path, values: pa.Array) -> None:
+def test_rows_without_a_label_are_to_be_left_out(tmp_path: Path, values: pa.Array, words) -> None:
     text = refused(parquet(tmp_path, pa.table({"label": values, "x": [1.0] * N})))
-    assert "must hold 0 or 1, got nothing in row" in text
-    assert "leave out rows without a label, as in rows.dropna(subset=[column])" in text
+    assert text == words
 
 
 @for_each(
@@ -205,9 +204,9 @@ def test_arrays_whose_columns_have_one_name_are_refused(tmp_path: Path) -> None:
     assert "'x.0'; rename one" in refused(data)
 
 
-def test_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_parquet_columns_of_one_name_are_refused(tmp_path: Path, words) -> None:
     table = pa.Table.from_arrays([pa.array(LABEL)] * 3, names=["label", "x", "x"])
-    assert "has two columns 'x'; rename one" in refused(parquet(tmp_path, table))
+    assert refused(parquet(tmp_path, table)) == words
 
 
 @for_each("cut", [0, 3, 50, -1, -9, -30])
@@ -262,13 +261,13 @@ def test_a_text_of_a_megabyte_is_one_id_and_warned_of(tmp_path: Path) -> None:
     assert len(np.unique(hash_values(distinct(pa.chunked_array([pa.array(texts)]))[0]))) == 4
 
 
-def test_long_names_are_cut_in_messages(tmp_path: Path) -> None:
+def test_long_names_are_cut_in_messages(tmp_path: Path, error_words) -> None:
     table = pa.table({"label": LABEL, **{f"{LONG}{i}": [1.0] * N for i in range(60)}})
     assert taken(parquet(tmp_path, table)).n_row == N
     text = refused_long(parquet(tmp_path, table, numeric=("m" * 300,)))
     assert f"has no column {shown('m' * 300)}" in text
     assert "(61 columns)" in text
-    with pytest.raises(InvalidValueError, match=r"got 'n+…n+'; for example quick-start") as caught:
+    with error_words(InvalidValueError) as caught:
         JobSpec(LONG)
     assert len(str(caught.value)) < 250
 

@@ -155,22 +155,22 @@ def test_numbers_are_not_taken_for_ids_or_times(tmp_path: Path, name: str, value
 
 @for_each(("key", "kind"), [("categorical", "category"), ("numeric", "number")])
 def test_columns_that_one_key_leaves_out_are_named_with_the_key_that_types_one_alone(
-    tmp_path: Path, key: str, kind: str
+    tmp_path: Path, key: str, kind: str, words
 ) -> None:
     name = {"categorical": "site", "numeric": "age"}[key]
     other = {"site": "age", "age": "site"}[name]
     (warning,) = taken(tmp_path, PLAIN, **{key: (name,)}).warnings
-    assert f"column {other!r} not used: {key} names all columns to use; types: {{{name}: {kind}}}" in warning
+    assert warning == words
     alone = taken(tmp_path, PLAIN, types=(f"{name}={kind}",))
     assert alone.warnings == ()
     assert {column.name for column in alone.columns} == {*PLAIN}
     assert taken(tmp_path, PLAIN, **{key: (name,)}, exclude=(other,)).warnings == ()
 
 
-def test_infinite_numbers_are_said_to_be_taken_for_missing(tmp_path: Path) -> None:
+def test_infinite_numbers_are_said_to_be_taken_for_missing(tmp_path: Path, words) -> None:
     values = np.where(np.arange(N) % 3 == 0, np.inf, 1.5)
     (warning,) = taken(tmp_path, {**PLAIN, "x": values}).warnings
-    assert "'x' holds infinite numbers in 1,000 of the rows that were looked at" in warning
+    assert warning == words
 
 
 @pytest.mark.parametrize(("label", "message"), [(0, "is 0 in all rows"), (1, "is 1 in all rows")])

@@ -27,15 +27,15 @@ def test_the_file_has_the_usual_permissions(tmp_path: Path) -> None:
     assert written.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"no folder .*nowhere; create it first"):
+def test_a_missing_folder_and_a_folder_are_refused(tmp_path: Path, error_words) -> None:
+    with error_words(NotFoundError):
         write(tmp_path / "nowhere" / "job.yaml", "x")
-    with pytest.raises(InvalidValueError, match="is a folder, expected a file"):
+    with error_words(InvalidValueError):
         write(tmp_path, "x", force=True)
 
 
-def test_a_device_is_never_replaced_by_a_file() -> None:
-    with pytest.raises(InvalidValueError, match="/dev/null is a device, expected an ordinary file"):
+def test_a_device_is_never_replaced_by_a_file(error_words) -> None:
+    with error_words(InvalidValueError):
         write("/dev/null", "x", force=True)
     assert Path("/dev/null").is_char_device()
 

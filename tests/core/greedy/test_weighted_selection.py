@@ -187,11 +187,11 @@ def one_job(**changes):
     return replace(base, **changes)
 
 
-def test_refusal_names_what_is_short_and_when_it_is_next():
+def test_refusal_names_what_is_short_and_when_it_is_next(words):
     bids = one_job()
     found = select(bids, np.array([5.0, 100.0]))
     assert found.chosen.tolist() == [-1]
-    assert refusal(bids, found, 0).startswith("Needs 10 more cpu (3 free); next when 7 cpu come free")
+    assert refusal(bids, found, 0) == words
     with pytest.raises(InvalidValueError, match="job must be"):
         refusal(bids, found, 1)
 
@@ -238,9 +238,9 @@ def test_a_job_shrinks_for_another_only_where_that_is_asked():
     assert select(bids, capacity, weight=equal, shrink=True).chosen.tolist() == [0, 0]
 
 
-def test_jobs_that_hold_more_than_there_is_must_shrink_or_are_an_error():
+def test_jobs_that_hold_more_than_there_is_must_shrink_or_are_an_error(error_words):
     bids, capacity = two_jobs(), np.array([5.0, 4.0])
-    with pytest.raises(CapacityError, match=r"hold 10 cpu of 5; allow shrinking"):
+    with error_words(CapacityError):
         select(bids, capacity)
     assert select(bids, capacity, weight=equal, shrink=True).chosen.tolist() == [0, -1]
     with pytest.raises(CapacityError, match="offer smaller plans"):
@@ -322,15 +322,15 @@ def test_bids_that_cannot_be_are_refused(changes, message):
 
 
 @pytest.mark.parametrize("capacity", [[1.0], [np.nan, 1.0], [-1.0, 1.0]])
-def test_a_capacity_that_cannot_be_is_refused(capacity):
-    with pytest.raises(InvalidValueError, match="capacity must be 2 numbers"):
+def test_a_capacity_that_cannot_be_is_refused(capacity, error_words):
+    with error_words(InvalidValueError):
         select(one_job(), np.array(capacity))
 
 
-def test_weights_that_cannot_be_are_refused():
+def test_weights_that_cannot_be_are_refused(error_words):
     with pytest.raises(InvalidValueError, match="rho"):
         remaining_time(rho=float("nan"))
     with pytest.raises(InvalidValueError, match="epsilon"):
         remaining_time(epsilon=0.0)
-    with pytest.raises(InvalidValueError, match="needs priority of each job"):
+    with error_words(InvalidValueError):
         select(one_job(), np.array([50.0, 50.0]), weight=WEIGHTS["priority"])

@@ -228,8 +228,8 @@ def test_a_limit_must_be_above_zero(limit):
         forecast([1, 2], [1, 2], limit_mib=limit, end=10.0)
 
 
-def test_growth_cannot_begin_after_the_first_report():
-    with pytest.raises(InvalidValueError, match=r"first report at 1, got 1\.5"):
+def test_growth_cannot_begin_after_the_first_report(error_words):
+    with error_words(InvalidValueError):
         forecast([1, 2], [1, 2], limit_mib=10, end=10.0, origin=1.5)
 
 

@@ -258,13 +258,11 @@ def test_averages_are_the_last_elements_in_the_order_of_the_layers() -> None:
     assert model_of(Still).averages == ()
 
 
-def test_an_average_without_a_fixed_weight_is_refused() -> None:
+def test_an_average_without_a_fixed_weight_is_refused(error_words) -> None:
     class Cumulative(Numbers):
         MOMENTUM = None  # type: ignore[assignment]
 
-    with pytest.raises(
-        InvalidValueError, match=r"momentum of batch normalization norm of Cumul.* must .* got None; set"
-    ):
+    with error_words(InvalidValueError):
         BatchNorms(Cumulative(COLUMNS))
 
 

@@ -163,9 +163,9 @@ def test_the_environment_can_leave_products_to_mkl(monkeypatch):
         assert not is_on
 
 
-def test_an_unknown_library_is_refused(monkeypatch):
+def test_an_unknown_library_is_refused(monkeypatch, error_words):
     monkeypatch.setenv(VARIABLE, "openblas")
-    with pytest.raises(InvalidValueError, match="must be mkl or onednn, got 'openblas'"), fast_matmul():
+    with error_words(InvalidValueError), fast_matmul():
         pass
 
 

@@ -79,13 +79,13 @@ def test_the_auc_of_a_large_evaluation_is_exact_to_six_digits(bias):
 
 
 @pytest.mark.parametrize("most", [0, 1000])
-def test_rows_of_one_class_are_refused_and_cleared_rows_are_gone(monkeypatch, most):
+def test_rows_of_one_class_are_refused_and_cleared_rows_are_gone(monkeypatch, most, error_words):
     monkeypatch.setattr(score_sums, "EXACT_ROWS", most)
     sums = summed([[(0.25, True), (0.5, True)]], [0])
-    with pytest.raises(InvalidValueError, match="got 2 positive and 0 negative"):
+    with error_words(InvalidValueError):
         sums.evaluate()
     sums.clear()
-    with pytest.raises(InvalidValueError, match="got 0 positive and 0 negative"):
+    with error_words(InvalidValueError):
         sums.evaluate()
     shards = [[(0.25, False), (0.5, True)]]
     sums.add(0, *columns(shards[0]))

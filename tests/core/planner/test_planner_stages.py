@@ -105,11 +105,11 @@ def test_pins_hold_without_relatives_too():
 # auto-scaling
 
 
-def test_plan_that_keeps_the_pins_goes_before_a_faster_one():
+def test_plan_that_keeps_the_pins_goes_before_a_faster_one(words):
     pins = Pins(ps_cpu=0.25)
     found = scaled(analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000), pins=pins)))
     assert found.candidate.plan == pins.applied(NOW)
-    assert found.why == "To match the pins (ps_cpu = 0.25): 0.25 instead of 0.5 cpu per PS."
+    assert found.why == words
     assert found.candidate.reason == found.why
 
 
@@ -167,11 +167,11 @@ ANALYSIS = analyse(situation(seen(NOW, 10_000) + seen(TWO, 19_000)))
 # post-scaling
 
 
-def test_memory_that_is_needed_is_all_that_changes():
+def test_memory_that_is_needed_is_all_that_changes(words):
     found = post_scale(ANALYSIS, (need(),), rejected_plans={})
     assert found.kind is ProposalKind.PROTECT
     assert found.candidate.plan == replace(NOW, ps=replace(NOW.ps, memory_mib=768))
-    assert found.why == "To avoid running out of memory: s0 was killed. This plan gives 768 MiB for each ps."
+    assert found.why == words
 
 
 def test_protection_that_failed_is_not_advised_again():
@@ -219,10 +219,10 @@ def test_protecting_plan_is_within_the_frame_and_gives_what_helps(workers, ps, n
 # room
 
 
-def test_plan_over_the_quota_is_refused_in_words():
+def test_plan_over_the_quota_is_refused_in_words(error_words):
     bounds = PlanBounds(quota_cpu=1.0, quota_memory_mib=2048)
     check_room(NOW, ROOM, bounds)
-    with pytest.raises(CapacityError, match=r"2w x 0.5 \+ 1p x 0.5 exceeds .*1.5 of 1 cores.*1 worker"):
+    with error_words(CapacityError):
         check_room(TWO, ROOM, bounds)
     fat = replace(NOW, ps=RolePlan(1, 0.5, 1500))
     with pytest.raises(CapacityError, match="2524 of 2048 MiB"):

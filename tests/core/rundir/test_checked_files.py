@@ -109,8 +109,8 @@ def test_one_flipped_bit_of_a_file_is_refused_with_what_to_do(
             read(tmp_path)
 
 
-def test_a_lost_submission_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"submission.json cannot be read .*start_from: "):
+def test_a_lost_submission_is_refused_with_what_to_do(tmp_path: Path, error_words) -> None:
+    with error_words(CheckpointError):
         read_submission(tmp_path)
 
 
@@ -141,7 +141,7 @@ def test_damaged_manifests_are_passed_over_and_swapped_ones_keep_their_numbers(t
     assert folder.last_number() == 3
 
 
-def test_a_damaged_log_of_shards_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_log_of_shards_is_refused_with_what_to_do(tmp_path: Path, error_words) -> None:
     ledger, log = ShardLedger(Split(100, 5, 2)), ShardLog(tmp_path)
     log.append(ledger)
     for _ in range(4):
@@ -151,7 +151,5 @@ def test_a_damaged_log_of_shards_is_refused_with_what_to_do(tmp_path: Path) -> N
     assert read_shard_log(tmp_path)[0].counts() == ledger.counts()
     path = tmp_path / WRITE_AHEAD_LOG
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(
-        CheckpointError, match=r"diary.log is damaged: entry . .*submit the job again: its progr"
-    ):
+    with error_words(CheckpointError):
         read_shard_log(tmp_path)

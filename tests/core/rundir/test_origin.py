@@ -174,7 +174,7 @@ def test_parts_get_a_second_name_in_the_run_folder_and_outlive_the_run(home: Pat
     assert read_url(url, sha256).arrays["a"].tolist() == [2, 2, 2]
 
 
-def test_scales_tables_and_the_order_of_columns_are_those_of_the_checkpoint() -> None:
+def test_scales_tables_and_the_order_of_columns_are_those_of_the_checkpoint(words) -> None:
     run("daily-20260101T000000-000")
     new = replace(
         FEATURES,
@@ -186,7 +186,7 @@ def test_scales_tables_and_the_order_of_columns_are_those_of_the_checkpoint() ->
     assert origin is not None
     assert origin.features == replace(FEATURES, n_train=99)
     assert origin.began_from.n_sample == 0
-    assert str(origin.began_from) == "checkpoint 2 of daily-20260101T000000-000, parameters alone"
+    assert str(origin.began_from) == words
 
 
 def test_rows_go_on_in_the_same_data_alone() -> None:

@@ -138,7 +138,9 @@ def test_a_folder_whose_master_lives_or_that_is_written_to_stays(jobs: Path) -> 
     assert not locked.exists()
 
 
-def test_a_folder_without_locks_is_told_from_one_with_a_living_master(jobs: Path, monkeypatch) -> None:
+def test_a_folder_without_locks_is_told_from_one_with_a_living_master(
+    jobs: Path, monkeypatch, error_words
+) -> None:
     folder = _made(jobs, "old", 1, OLD_S)
     held = MasterLock(folder)
     with pytest.raises(BackendError, match="has a running master"):
@@ -149,7 +151,7 @@ def test_a_folder_without_locks_is_told_from_one_with_a_living_master(jobs: Path
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_lock)
-    with pytest.raises(BackendError, match=r"cannot be locked \(No locks available\); keep it on"):
+    with error_words(BackendError):
         MasterLock(folder)
 
 

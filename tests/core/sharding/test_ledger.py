@@ -119,15 +119,15 @@ def test_a_checkpoint_of_another_split_is_refused() -> None:
         ShardLedger(Split(100, 10, 5)).restore(ShardLedger(Split(100, 10, 4)).checkpoint())
 
 
-def test_a_split_refuses_a_batch_of_nothing() -> None:
-    with pytest.raises(InvalidValueError, match="batch_size must be >= 1"):
+def test_a_split_refuses_a_batch_of_nothing(error_words) -> None:
+    with error_words(InvalidValueError):
         Split(100, 0, 5)
 
 
-def test_an_end_without_a_stream_and_a_stream_of_passes_are_refused() -> None:
-    with pytest.raises(InvalidValueError, match="only a stream has no end"):
+def test_an_end_without_a_stream_and_a_stream_of_passes_are_refused(error_words) -> None:
+    with error_words(InvalidValueError):
         Split(None, 1, 1)
-    with pytest.raises(InvalidValueError, match="can be read once only"):
+    with error_words(InvalidValueError):
         Split(None, 1, 1, n_epoch=2, is_stream=True)
     with pytest.raises(InvalidValueError, match="make them larger"):
         Split(2**31, 1, 1)
@@ -173,7 +173,9 @@ def _killed(ledger: ShardLedger, n_death: int, *, n_row_done: int = 0) -> Shard:
     return shard
 
 
-def test_a_shard_that_kills_three_holders_is_not_dropped_but_blocks_the_end_until_it_is_decided() -> None:
+def test_a_shard_that_kills_three_holders_is_not_dropped_but_blocks_the_end_until_it_is_decided(
+    words,
+) -> None:
     ledger = ShardLedger(Split(100, 10, 10))
     bad = _killed(ledger, 3)
     assert ledger.grant("worker-3") is None
@@ -181,7 +183,7 @@ def test_a_shard_that_kills_three_holders_is_not_dropped_but_blocks_the_end_unti
     assert not ledger.counts().finished
     (told,) = ledger.quarantined()
     assert (told.shard, told.start, told.stop) == (bad.lease.shard, bad.start, bad.stop)
-    assert str(told) == "shard 0 (rows 0 to 100) ended worker-0, worker-1, worker-2"
+    assert str(told) == words
     ledger.retry(0)
     assert (ledger.quarantined(), ledger.counts().todo) == ((), 1)
     _killed(ledger, 3)
@@ -316,7 +318,7 @@ def test_close_lets_what_is_doing_end_and_counts_the_rest_as_skipped() -> None:
     assert (counts.done, counts.skipped, counts.n_sample_done, counts.n_sample_skipped) == (1, 9, 140, 860)
 
 
-def test_a_stream_goes_on_until_its_end_is_told() -> None:
+def test_a_stream_goes_on_until_its_end_is_told(error_words) -> None:
     ledger = ShardLedger(Split(None, 10, 10, first_row=7, is_stream=True))
     shards = [_granted(ledger) for _ in range(5)]
     assert [(s.start, s.stop) for s in shards] == [(7 + 100 * n, 107 + 100 * n) for n in range(5)]
@@ -324,7 +326,7 @@ def test_a_stream_goes_on_until_its_end_is_told() -> None:
         assert ledger.complete("worker-0", shard.lease)
     assert ledger.progress("worker-0", shards[2].lease, 30)
     assert not ledger.counts().finished
-    with pytest.raises(InvalidValueError, match="rows up to 207 are trained, got 150"):
+    with error_words(InvalidValueError):
         ledger.close_at(150)
     ledger.close_at(257)
     assert not ledger.complete("worker-0", shards[2].lease)  # the end cut it
@@ -333,7 +335,7 @@ def test_a_stream_goes_on_until_its_end_is_told() -> None:
     assert ledger.complete("worker-0", last.lease)
     assert ledger.finished
     assert ledger.counts().n_sample_done == 250
-    with pytest.raises(InvalidValueError, match="only a stream without an end"):
+    with error_words(InvalidValueError):
         ledger.close_at(257)
 
 

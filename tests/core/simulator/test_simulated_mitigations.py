@@ -190,13 +190,13 @@ def test_what_is_impossible_ends_with_its_reason_and_changes_nothing(action, wor
     assert world.gain == 1.0
 
 
-def test_a_restart_without_room_is_given_up_and_the_old_node_stays():
+def test_a_restart_without_room_is_given_up_and_the_old_node_stays(words):
     world = World("job-worker-2", machines=[NodeShape(24.0, 128 * 1024)])
     world.act(KillRestart("job-worker-2", Role.WORKER))
     played = world.play()
     event = ended(played)
     assert event.at_s == ACT_S + world.world.settings.transition.plan_limit_s
-    assert event.why_not == "no room was found within 600 s"
+    assert event.why_not == words
     assert sorted(node.id for node in world.sim.nodes) == sorted((*WORKERS, *PS))
     assert world.sim.running == make_plan(4, 2)
 
@@ -217,11 +217,11 @@ def lose(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("action", [KillRestart("job-worker-2", Role.WORKER), MoveBuckets("job-ps-1")])
-def test_a_change_of_plan_and_the_end_of_the_job_end_what_is_under_way(action):
+def test_a_change_of_plan_and_the_end_of_the_job_end_what_is_under_way(action, words):
     world = World("job-worker-2")
     world.act(action)
     world.orders.append((ACT_S + 5, scale(world.world, make_plan(3, 2))))
-    assert ended(world.play()).why_not == "a change of plan came first"
+    assert ended(world.play()).why_not == words
     assert world.sim.running == make_plan(3, 2)
     other = World("job-worker-2")
     other.act(action)
@@ -230,10 +230,10 @@ def test_a_change_of_plan_and_the_end_of_the_job_end_what_is_under_way(action):
     assert other.sim.phase is JobPhase.STOPPED
 
 
-def test_one_action_at_a_time():
+def test_one_action_at_a_time(words):
     world = World("job-worker-2")
     world.act(KillRestart("job-worker-2", Role.WORKER))
     world.act(MoveBuckets("job-ps-1"), ACT_S + 5, "d2")
     played = world.play()
     assert ended(played).why_not == ""
-    assert ended(played, "d2").why_not.startswith("one action at a time")
+    assert ended(played, "d2").why_not == words

@@ -46,13 +46,10 @@ def actions(name, findings, where):
     return [proposed.action for proposed in SOLUTIONS[name](tuple(findings), where)]
 
 
-def test_a_transient_straggler_gets_a_smaller_batch_and_is_not_restarted():
+def test_a_transient_straggler_gets_a_smaller_batch_and_is_not_restarted(words):
     (proposed,) = SOLUTIONS["antdt-nd"]((found("worker-2"),), situation(100.0, 100.0, 40.0))
     assert proposed.action == AdjustBatches((("worker-0", 125), ("worker-1", 125), ("worker-2", 50)))
-    assert proposed.reason == (
-        "worker-2 took 3.00 s for its own part of a step over 300 s, 3.0 times as long as its peers: "
-        "the slowest worker would take 1.25 s instead of 2.50 s"
-    )
+    assert proposed.reason == words
 
 
 def test_a_persistent_straggler_is_restarted_unless_the_cluster_is_busy():

@@ -32,18 +32,18 @@ def test_the_parts_of_a_budget_add_up_and_no_more_is_bought_than_is_left(limit, 
     assert told.words.startswith(told.spent_words)
 
 
-def test_a_budget_that_is_enough_names_the_cost_until_the_end_and_no_choices():
+def test_a_budget_that_is_enough_names_the_cost_until_the_end_and_no_choices(words):
     told = replace(SHORT, spent=2.0, now=replace(NOW, enough=0.97, share=1.0))
-    assert told.words == f"2 of 10 USD spent (20 %); 4 more until the end, with a 97 % {DOES}"
+    assert told.words == words
     assert "raises" not in replace(told, spent=9.0).words
 
 
-def test_early_on_only_a_better_plan_is_a_choice():
+def test_early_on_only_a_better_plan_is_a_choice(words):
     early = replace(SHORT, spent=1.0)
     assert "%dlrover" not in early.words
     best = PlanBudget(SMALL, 1.0, 1.5, 0.93, 1.0)
     named = replace(early, best=best).words
-    assert named.endswith(f"{SMALL.short} ends within it: 1.5 until the end, with a 93 % {DOES}")
+    assert named == words
 
 
 def test_near_the_limit_it_says_what_the_rest_buys_and_each_choice():
@@ -64,20 +64,17 @@ def test_the_limit_that_it_names_pays_for_the_end_and_is_higher(limit, share, en
     assert named - told.spent >= end_cost
 
 
-def test_without_an_end_it_says_how_long_the_rest_lasts():
+def test_without_an_end_it_says_how_long_the_rest_lasts(words):
     endless = replace(BARE, samples_per_s=1000.0)
-    assert "the rest lasts 60 min: about 3,600,000 rows; `%dlrover pin ads --budget 15`" in endless.words
+    assert endless.words == words
 
 
 def test_where_no_node_is_up_the_rest_is_money_alone():
     assert replace(BARE, spent=1.0, per_hour=0.0).words == "1 of 10 USD spent (10 %)"
 
 
-def test_the_reason_of_the_end_names_the_way_on():
-    assert spent_why(replace(BARE, spent=10.004)) == (
-        "10 USD are spent, the limit was 10; to go on where it stopped, submit it again with --from ads "
-        "--from-rows and a higher budget_total"
-    )
+def test_the_reason_of_the_end_names_the_way_on(words):
+    assert spent_why(replace(BARE, spent=10.004)) == words
 
 
 @given(st.lists(st.builds(Need, st.floats(0, 64), st.integers(64, 1 << 20), st.integers(0, 4)), max_size=9))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
@@ -128,8 +127,8 @@ def test_open_bounds_survive_the_job_file_and_the_records():
     assert parse_job("name: x\nbounds: {max_workers: null, worker_cpus: []}").bounds.open == OPEN.open
 
 
-def test_planning_with_open_bounds_says_which_are_missing():
-    with pytest.raises(InvalidValueError, match="max_ps, ps_cpus follow from the cluster"):
+def test_planning_with_open_bounds_says_which_are_missing(error_words):
+    with error_words(InvalidValueError):
         ladders(PlanBounds(max_workers=3, worker_cpus=(1.0,)))
 
 
@@ -137,11 +136,8 @@ def test_unlisted_machines_leave_the_small_bounds():
     assert assumed(PlanBounds(max_workers=9)).counts == (9, 2)
 
 
-def test_words_name_the_bounds_and_what_follows_from_the_cluster():
+def test_words_name_the_bounds_and_what_follows_from_the_cluster(words):
     bounds = PlanBounds(max_workers=1, ps_cpus=(0.5,))
     known = completed(bounds, Capacity((NodeShape(2.0, 8000),)), DEFAULT_PLAN)
-    assert bounds_words(bounds, known) == (
-        "plans may have up to 1 worker of 0.25 to 2 cores and 1 PS of 0.5 cores; "
-        "max_ps, worker_cpus follow from the cluster"
-    )
+    assert bounds_words(bounds, known) == words
     assert "follow" not in bounds_words(known, known)

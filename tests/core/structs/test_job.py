@@ -31,11 +31,11 @@ def test_a_seed_beyond_64_bits_is_refused(seed):
         ModelSpec(seed=seed)
 
 
-def test_who_names_a_plan_may_leave_its_gpus_out_and_name_no_others():
+def test_who_names_a_plan_may_leave_its_gpus_out_and_name_no_others(error_words):
     plan = ResourcePlan(RolePlan(1, 0.5, 512, 1), RolePlan(1, 0.5, 512))
     spec = JobSpec("a", plan=plan)
     assert spec.on_gpus(plan) == spec.on_gpus(plan.with_gpus((0, 0))) == plan
-    with pytest.raises(InvalidValueError, match=r"1 per worker and 0 per PS, got 2 and 0"):
+    with error_words(InvalidValueError):
         spec.on_gpus(plan.with_gpus((2, 0)))
 
 

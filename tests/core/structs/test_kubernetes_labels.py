@@ -72,10 +72,10 @@ def test_no_annotation_of_ours_can_be_replaced(key: str) -> None:
         KubernetesSpec(annotations=(f"{key}=mine",))
 
 
-def test_the_value_of_an_annotation_is_any_text_of_a_size_that_leaves_room_for_ours() -> None:
+def test_the_value_of_an_annotation_is_any_text_of_a_size_that_leaves_room_for_ours(error_words) -> None:
     told = ('a={"b": "c=d\n"}',)
     assert KubernetesSpec(annotations=told).annotations == told
-    with pytest.raises(InvalidValueError, match="at most 64 KiB together, got 97 KiB; mount a ConfigMap"):
+    with error_words(InvalidValueError):
         KubernetesSpec(annotations=("a=" + "é" * 50_000,))
 
 
@@ -94,10 +94,10 @@ def test_they_survive_a_job_file_and_an_error_says_the_place() -> None:
         parse_job("name: a\nkubernetes: {labels: ['a b=c']}\n")
 
 
-def test_those_of_the_namespace_are_joined_and_the_jobs_win() -> None:
+def test_those_of_the_namespace_are_joined_and_the_jobs_win(error_words) -> None:
     own = KubernetesSpec(labels=("team=ads",), annotations=("a=own",))
     merged = with_defaults(own, "{labels: [team=all, cost=7], annotations: [a=theirs, b=theirs]}")
     assert merged.labels == ("cost=7", "team=ads")
     assert merged.annotations == ("b=theirs", "a=own")
-    with pytest.raises(InvalidValueError, match=r"ConfigMap dlrover-nb is invalid: kubernetes: labels must"):
+    with error_words(InvalidValueError):
         with_defaults(own, "labels: [dlrover-nb/job=x]")

@@ -61,11 +61,11 @@ def test_impossible_nodes_are_refused_by_name(values, word):
         RolePlan(*values)
 
 
-def test_bounds_sort_their_steps_and_refuse_impossible_ones():
+def test_bounds_sort_their_steps_and_refuse_impossible_ones(error_words):
     assert PlanBounds(worker_cpus=(1, 0.5, 1)).worker_cpus == (0.5, 1.0)
     with pytest.raises(InvalidValueError, match="worker_cpus"):
         PlanBounds(worker_cpus=(0.0, 1.0))
-    with pytest.raises(InvalidValueError, match="max_workers must be <= 100,000"):
+    with error_words(InvalidValueError):
         PlanBounds(max_workers=10**9)
 
 
@@ -82,9 +82,9 @@ def test_a_plan_larger_than_everything_does_not_fit(plan):
         check_fits(plan, Capacity((half,)))
 
 
-def test_what_fits_in_sum_but_on_no_machine_does_not_fit():
+def test_what_fits_in_sum_but_on_no_machine_does_not_fit(error_words):
     plan = ResourcePlan(RolePlan(1, 3, 512), RolePlan(1, 1, 512))
-    with pytest.raises(CapacityError, match=r"2 x 2 cores and 4096 MiB.*got 1w x 3"):
+    with error_words(CapacityError):
         check_fits(plan, Capacity((NodeShape(2, 4096, 2),)))
     check_fits(plan, Capacity((NodeShape(4, 4096),)))
 

@@ -95,12 +95,12 @@ def test_an_undo_is_of_the_decision_that_was_seen_and_not_of_a_later_one():
         command_of(BASE | {"action": "undo", "decision": "d3"}, now=b.snapshot())
 
 
-def test_a_form_that_cancels_a_change_takes_back_none_that_is_in_place():
+def test_a_form_that_cancels_a_change_takes_back_none_that_is_in_place(error_words):
     back = Decision(Verdict.SCALE, "", 0.0, plan=b.NOW_PLAN, undoes="d3")
     form = BASE | {"action": "undo", "decision": "d3", "cancels": "yes"}
     made = command_of(form, now=b.snapshot(undo=back, under_way="d3"))
     assert made.decision.undoes == "d3"
-    with pytest.raises(StaleDecisionError, match="d3 is no longer being applied"):
+    with error_words(StaleDecisionError):
         command_of(form, now=b.snapshot(undo=back))
 
 

@@ -57,11 +57,11 @@ def stages(team):
     return [(each.row.person, each.row.action, each.row.stage) for each in team.audit.rows()]
 
 
-def test_an_operator_accepts_and_is_led_back_to_the_job(server, team, master):
+def test_an_operator_accepts_and_is_led_back_to_the_job(server, team, master, words):
     answer = send(server, OPERATOR, action="accept", proposal="p2", reason="go", key="k1")
     assert answer.status == 303
     assert answer.headers["Location"].startswith("job?cluster=a&name=ads&flash=")
-    assert told(team, OPERATOR, answer) == "Accept p2 of job ads is done as d2."
+    assert told(team, OPERATOR, answer) == words
     (decision,) = master.asked
     assert (decision.by, decision.proposal, decision.why) == ("otto", "p2", "go")
     rows = [each.row for each in team.audit.rows()]
@@ -111,13 +111,13 @@ def test_a_page_of_an_earlier_job_of_that_name_decides_nothing_about_the_next_on
     assert not master.state.phase.is_final
 
 
-def test_proposals_of_earlier_jobs_are_not_accepted_together(server, team, master):
+def test_proposals_of_earlier_jobs_are_not_accepted_together(server, team, master, words):
     html = Client(server.url, OPERATOR.name).get("proposals").text
     (pick,) = re.findall(r'name="pick" value="([^"]*)"', html)
     master.state = replace(master.state, started_at_s=master.state.started_at_s + 100.0)
     form = {"csrf": csrf_of(OPERATOR.name), "pick": unescape(pick), "action": "accept", "key": "k1"}
     answer = Client(server.url, OPERATOR.name).post_form("batch", form)
-    assert "it was meant for an earlier job named" in told(team, OPERATOR, answer)
+    assert told(team, OPERATOR, answer) == words
     assert not master.asked
 
 

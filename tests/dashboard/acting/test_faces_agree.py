@@ -155,9 +155,9 @@ def test_every_field_says_what_it_is_and_every_command_what_it_does(request_):
         assert description(field).endswith(".") or not is_flat, field.name
 
 
-def test_forms_take_every_command_and_no_field_of_another_version():
+def test_forms_take_every_command_and_no_field_of_another_version(error_words):
     assert set(FORM_ACTIONS) == {*WRITTEN, *OTHER_BODIES}
-    with pytest.raises(r.InvalidValueError, match=r"got 'budget'; load the page again"):
+    with error_words(r.InvalidValueError):
         of_form("budget", {"budget": "40"})
     with pytest.raises(r.InvalidValueError, match="budget_total must be given"):
         of_form("budget", {})

@@ -254,7 +254,7 @@ def chained(seq, **fields):
     return ChainedRow(seq, row, "")
 
 
-def test_the_cost_of_decisions_is_of_plans_that_were_changed_and_known_prices():
+def test_the_cost_of_decisions_is_of_plans_that_were_changed_and_known_prices(words):
     rows = [
         chained(1, plan_before="a", plan_after="b", cost_per_hour=3.0, cost_before_per_hour=1.0),
         chained(2, plan_before="b", plan_after="b", cost_per_hour=3.0, cost_before_per_hour=3.0),
@@ -264,7 +264,7 @@ def test_the_cost_of_decisions_is_of_plans_that_were_changed_and_known_prices():
     refused = replace(rows[0], row=replace(rows[0].row, stage=Stage.REFUSED))
     costs = decision_costs([*rows, refused])
     assert [cost.change_per_hour for cost in costs] == [None, -0.5, 2.0]
-    assert decisions_sum(costs) == "3 decisions: +1.5 USD/h, 1 of unknown price"
+    assert decisions_sum(costs) == words
     euro = replace(costs[1], currency="EUR")
     assert decisions_sum([*costs, euro]).startswith("4 decisions: -0.5 EUR/h, +1.5 USD/h")
 
@@ -278,10 +278,10 @@ def test_a_simulated_job_is_called_so_and_found_by_its_phase_all_the_same():
 ACTION = summarize(b.snapshot(proposals=(), mitigations=(b.mitigation(),)))
 
 
-def test_an_action_that_waits_marks_its_job_as_one_that_waits():
+def test_an_action_that_waits_marks_its_job_as_one_that_waits(words):
     row = row_of(ACTION)
     assert row.needs[0] == "answer m1"
-    assert row.cell("proposal").text == "m1 restart worker-1, trains about 12 % faster"
+    assert row.cell("proposal").text == words
     assert "1 action" in totals([ACTION], None)["waiting for you"]
     assert "action" not in totals([JOB], None)["waiting for you"]
     both = summarize(b.snapshot(mitigations=(b.mitigation(),)))

@@ -170,7 +170,7 @@ def test_malformed_settings_are_refused_in_one_line(tmp_path, text):
     assert "\n" not in str(told.value)
 
 
-def test_a_provider_that_does_not_answer_is_given_up():
+def test_a_provider_that_does_not_answer_is_given_up(error_words):
     time = VirtualTime()
     module = as_shipped("dlrover_nb.dashboard.sign_in.oidc", time)
 
@@ -179,8 +179,6 @@ def test_a_provider_that_does_not_answer_is_given_up():
         raise httpx.ReadTimeout("timed out")
 
     module.httpx = SimpleNamespace(request=request, HTTPError=httpx.HTTPError)
-    with pytest.raises(
-        BackendError, match=r"^the provider at https://id\.example\.com does not answer: timed out"
-    ):
+    with error_words(BackendError):
         module.Provider(SETTINGS, "secret").document()
     assert time.now_s() == 10.0

@@ -42,10 +42,10 @@ def test_a_cell_holds_a_lab_file_and_names_a_function_of_the_notebook(shell) -> 
     assert "Time against cores" in html
 
 
-def test_a_mistake_is_one_line_that_says_what_is_right(shell, run) -> None:
+def test_a_mistake_is_one_line_that_says_what_is_right(shell, run, error_words) -> None:
     with pytest.raises(UsageError, match="did you mean jobs"):
         shell.run_cell_magic("dlrover", "lab", "workload: {job: 2}")
-    with pytest.raises(UsageError, match="a file or a cell"):
+    with error_words(UsageError):
         shell.run_cell_magic("dlrover", "lab my.yaml", "seeds: 1")
     code, _, err = run("lab", "nowhere.yaml")
     assert code == 2

@@ -68,9 +68,9 @@ def test_any_value_survives_the_line(column: str, rate: float, n_epoch: int) -> 
     assert submitted(submit_command(job)) == job
 
 
-def test_code_without_a_name_cannot_be_submitted_by_a_command() -> None:
+def test_code_without_a_name_cannot_be_submitted_by_a_command(words) -> None:
     job = JobSpec("ctr", model=ModelSpec("custom", code="pickle:" + "0" * 64))
-    assert submit_again(job) == "to run it again, submit ctr from where you defined it"
+    assert submit_again(job) == words
     named = JobSpec("ctr", data=DataSpec(format=DataFormat.OWN, path="shop.rows:Clicks"))
     assert "shop.rows:Clicks" in submit_again(named)
 

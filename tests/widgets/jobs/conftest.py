@@ -1,25 +1,15 @@
-"""Sentences and views as users read them, in `__snapshots__`: one file of plain text for each module of tests."""
+"""HTML as users read it."""
 
 from __future__ import annotations
 
 import re
 from html import unescape
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from syrupy.assertion import SnapshotAssertion
 
 CELL_END = re.compile(r"</t[hd]>(?=<t[hd])")
 INLINE = re.compile(r"</?(?:code|a)\b[^>]*>")
 TAG = re.compile(r"<[^>]*>")
-
-
-@pytest.fixture
-def words(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    """Give what compares equal to the text that was approved for a test."""
-    return snapshot
 
 
 @pytest.fixture

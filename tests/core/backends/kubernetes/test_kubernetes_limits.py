@@ -58,13 +58,13 @@ def silent(time: VirtualTime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_server_that_cannot_be_connected_is_given_up_sooner_than_one_that_says_nothing(
-    time: VirtualTime, silent: str
+    time: VirtualTime, silent: str, error_words
 ) -> None:
     api = connect_api(kubeconfig=silent)
-    with pytest.raises(Unreachable, match=r"^the API server http://10\.0\.0\.1 did not answer within 5 s"):
+    with error_words(Unreachable):
         api.get(POD, "ads")
     assert time.now_s() == 5.0
-    with pytest.raises(Unreachable, match=r"^the API server http://10\.0\.0\.1 did not answer within 20 s"):
+    with error_words(Unreachable):
         api.get(POD, "mute")
     assert time.now_s() == 25.0
 
@@ -123,9 +123,9 @@ def capacity_read_after(due_s: float) -> object:
     return informer.latest().capacity.total_cpu
 
 
-def test_the_first_capacity_of_a_cluster_is_waited_for_as_long_as_the_limit_says() -> None:
+def test_the_first_capacity_of_a_cluster_is_waited_for_as_long_as_the_limit_says(error_words) -> None:
     assert capacity_read_after(20.0) == 3.5
-    with pytest.raises(BackendError, match=r"^the cluster of job clicks has not been read yet; try again$"):
+    with error_words(BackendError):
         capacity_read_after(20.1)
 
 

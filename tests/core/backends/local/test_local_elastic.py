@@ -293,7 +293,7 @@ def test_all_reduce_stops_early_by_each_metric(local, rule, expected):
     local.delete(spec.name)
 
 
-def test_what_all_reduce_cannot_do_is_refused(local):
+def test_what_all_reduce_cannot_do_is_refused(local, error_words):
     rows = JobSpec("refused", sync=Sync.ALLREDUCE, start_from=StartFrom("ours", rows=True))
-    with pytest.raises(InvalidValueError, match="cannot have the rows of a checkpoint yet"):
+    with error_words(InvalidValueError):
         with_workers(rows, validate_job(JobSpec("x")).features, python=sys.executable)

@@ -65,7 +65,7 @@ class SilentConnection(http.client.HTTPConnection):
 
 
 def test_a_master_that_does_not_answer_a_call_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_words
 ) -> None:
     time = SilentConnection.virtual = VirtualTime()
     link = as_shipped("dlrover_nb.core.backends.local.link", time)
@@ -76,7 +76,7 @@ def test_a_master_that_does_not_answer_a_call_is_given_up(
     with pytest.raises(BackendError, match="refused a call"):  # it has answered
         link.LocalLink("ads", tmp_path).send(AskSummary())
     SilentConnection.answers_at_s = 70.0
-    with pytest.raises(BackendError, match=r"^the master of job ads did not answer within 30 s; try again$"):
+    with error_words(BackendError):
         link.LocalLink("ads", tmp_path).send(AskSummary())
     assert time.now_s() == 60.0
 

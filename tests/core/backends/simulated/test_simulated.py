@@ -287,27 +287,25 @@ def told(made: SimulatedJob) -> SimulatedJob:
     return replace(made, traits=traits)
 
 
-def test_connect_makes_one_and_a_users_job_runs_there():
+def test_connect_makes_one_and_a_users_job_runs_there(error_words):
     cluster = connect("sim", machines=2, speed=500.0)
     try:
         assert cluster.capacity().total_cpu == 64
         handle = cluster.submit(JobSpec("quick-start", n_epoch=200))
         until("training", lambda: handle.snapshot().train.n_sample_done > 0)
-        with pytest.raises(InvalidValueError, match="a simulated job needs no delete; `stop quick-start`"):
+        with error_words(InvalidValueError):
             cluster.delete("quick-start", force=True)
     finally:
         cluster.shutdown(force=True)
 
 
-def test_options_of_another_kind_of_cluster_are_refused():
-    with pytest.raises(InvalidValueError, match="a simulated cluster takes no address and no cpus"):
+def test_options_of_another_kind_of_cluster_are_refused(error_words):
+    with error_words(InvalidValueError):
         connect("sim", "host:1", cpus=2)
-    with pytest.raises(InvalidValueError, match="Ray takes no machines; it takes address and cpus"):
+    with error_words(InvalidValueError):
         connect("ray", machines=3)
-    with pytest.raises(
-        InvalidValueError, match="Kubernetes takes no address; it takes context and namespace"
-    ):
+    with error_words(InvalidValueError):
         connect("k8s", "host:1")
-    with pytest.raises(InvalidValueError, match="machines must be >= 1"):
+    with error_words(InvalidValueError):
         connect("sim", machines=0)
     assert isinstance(SETTINGS, ControllerSettings)

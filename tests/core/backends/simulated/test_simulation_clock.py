@@ -40,8 +40,8 @@ def test_waiting_is_real_time():
 
 
 @for_each("speed", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_speed_that_makes_no_sense_is_refused(speed):
-    with pytest.raises(InvalidValueError, match="speed must be > 0"):
+def test_a_speed_that_makes_no_sense_is_refused(speed, error_words):
+    with error_words(InvalidValueError):
         SimulationClock(speed, at_s=0.0, real_s=0.0)
 
 

@@ -79,7 +79,7 @@ def answered_after(due_s: float) -> object:
     return commands.ask(time.now_s)
 
 
-def test_a_loop_is_waited_for_as_long_as_the_limit_says_and_no_longer() -> None:
+def test_a_loop_is_waited_for_as_long_as_the_limit_says_and_no_longer(error_words) -> None:
     assert answered_after(30.0) == 30.0
-    with pytest.raises(BackendError, match=r"^the master of job ads did not answer within 30 s; try again$"):
+    with error_words(BackendError):
         answered_after(30.1)

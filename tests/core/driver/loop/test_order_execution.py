@@ -167,10 +167,10 @@ def test_a_node_that_a_plan_on_its_cause_makes_needless_is_started_before_it_is_
     assert StopNode("worker-3") in after[started:], "else it would run without a master that knows it"
 
 
-def test_an_order_that_fails_is_not_the_answer_to_a_users_command() -> None:
+def test_an_order_that_fails_is_not_the_answer_to_a_users_command(error_words) -> None:
     run = Run(own())
     run.is_cut_off = True
-    with pytest.raises(RuntimeError, match="could not be carried out: the cluster cannot be reached"):
+    with error_words(RuntimeError):
         run.exit(0)
     run.is_cut_off = False
     n_before = len(run.carried_out)

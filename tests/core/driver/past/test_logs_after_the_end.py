@@ -52,11 +52,11 @@ def in_pods(*volumes: Volume) -> JobSnapshot:
     return replace(LAST, spec=spec, folder="/dlrover-nb/state/quick-start-0123abcd")
 
 
-def test_the_run_folder_tells_them_while_it_is_at_hand(tmp_path: Path) -> None:
+def test_the_run_folder_tells_them_while_it_is_at_hand(tmp_path: Path, error_words) -> None:
     job = FinishedJob(left_in(tmp_path / "run"))
     assert job.logs(None, 100) == LINES
     assert job.logs("worker-0", 1) == LINES[-1:]
-    with pytest.raises(NotFoundError, match="no node 'worker-7' in this job"):
+    with error_words(NotFoundError):
         job.logs("worker-7", 1)
 
 

@@ -120,17 +120,17 @@ def test_tables_do_not_travel_with_the_code():
     assert len(pickle.dumps(dlrover_nb.elastic(module, ids=["a"]))) < 10_000
 
 
-def test_all_reduce_without_parameter_servers_is_refused():
+def test_all_reduce_without_parameter_servers_is_refused(error_words):
     model = dlrover_nb.elastic(Plain(), ids=["a"])
-    with pytest.raises(InvalidValueError, match="got sync allreduce without them"):
+    with error_words(InvalidValueError):
         model.completed(JobSpec("mine", sync=Sync.ALLREDUCE))
 
 
-def test_a_job_names_the_columns_of_the_module_or_none():
+def test_a_job_names_the_columns_of_the_module_or_none(error_words):
     model = dlrover_nb.elastic(Plain(), ids=["a"])
     spec = JobSpec("mine")
     data = model.completed(spec).data
     assert (data.categorical, data.numeric) == (("a",), ())
     wrong = JobSpec("mine", data=type(spec.data)(categorical=("b",)))
-    with pytest.raises(InvalidValueError, match="must name the columns of Plain, a, got b"):
+    with error_words(InvalidValueError):
         model.completed(wrong)

@@ -47,10 +47,10 @@ def refused(kubeconfig, context=None):
     return text
 
 
-def test_no_kubeconfig_at_all(monkeypatch, tmp_path):
+def test_no_kubeconfig_at_all(monkeypatch, tmp_path, words):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert refused(None) == f"there is no kubeconfig at {tmp_path}/none; set KUBECONFIG to the path of yours"
+    assert refused(None) == words
 
 
 @for_each(
@@ -70,9 +70,9 @@ def test_a_file_that_is_no_kubeconfig(tmp_path, text, why):
     assert why in refused(str(path))
 
 
-def test_a_context_that_is_not_there_names_those_that_are(tmp_path):
+def test_a_context_that_is_not_there_names_those_that_are(tmp_path, words):
     path = a_kubeconfig(tmp_path / "config")
-    assert "has no context there; choose one of its contexts: here" in refused(path, "there")
+    assert refused(path, "there") == words
 
 
 @for_each(
@@ -119,11 +119,9 @@ def test_nothing_secret_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize("bad", ["\n", "\0", "\u4e00"])
-def test_a_token_that_no_request_can_carry_is_told_without_it(tmp_path, bad):
+def test_a_token_that_no_request_can_carry_is_told_without_it(tmp_path, bad, error_words):
     api = connect_api(kubeconfig=a_kubeconfig(tmp_path / "config", user={"token": SECRET + bad + "x"}))
-    with pytest.raises(
-        BackendError, match=r"context here gives no credentials .*not allowed in an HTTP header"
-    ) as caught:
+    with error_words(BackendError) as caught:
         api.get(POD, "p")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
@@ -153,13 +151,11 @@ def unreachable(server, tmp_path, user=None, limit_s=20.0):
     return text
 
 
-def test_a_server_that_does_not_run(tmp_path):
+def test_a_server_that_does_not_run(tmp_path, words):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     text = unreachable(f"http://127.0.0.1:{port}", tmp_path)
-    assert f"http://127.0.0.1:{port} cannot be reached (Connection refused)" in text
-    assert "cannot list pods in namespace default" in text
-    assert text.endswith("check that it is running, the network and the VPN (context here)")
+    assert text == words
 
 
 def test_a_server_that_says_nothing(tmp_path):
@@ -220,10 +216,10 @@ def test_a_server_that_is_too_busy_is_asked_again_when_it_says(server):
     assert len(server.asked) == 3
 
 
-def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server):
+def test_a_server_that_is_too_busy_for_long_is_not_waited_for(server, error_words):
     code, headers, body = status(429, "TooManyRequests", "too many")
     server.answers = [(code, headers | {"Retry-After": "3600"}, body)]
-    with pytest.raises(Unreachable, match="too busy to list pods in namespace default: too many"):
+    with error_words(Unreachable):
         connect_api(kubeconfig=str(server.path)).list(POD)
 
 

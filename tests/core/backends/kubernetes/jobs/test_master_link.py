@@ -207,10 +207,10 @@ def test_every_call_arrives_and_its_answer_comes_back(served, link):
     assert link.ask_summary("m-1", timeout_s=5) == summarize(served.state)
 
 
-def test_an_error_for_the_user_arrives_as_itself(served, link):
-    with pytest.raises(InvalidValueError, match="lines must be >= 1, got 0"):
+def test_an_error_for_the_user_arrives_as_itself(served, link, error_words):
+    with error_words(InvalidValueError):
         link.logs(None, 0)
-    with pytest.raises(StaleDecisionError, match="p9 is no longer open\n  t\\+299 superseded by p3"):
+    with error_words(StaleDecisionError):
         JobHandle("quick-start", link).decide(Accept("p9"))
 
 
@@ -232,9 +232,9 @@ def test_a_picture_that_the_client_has_is_not_sent_again(served, way, link):
 
 
 @pytest.mark.parametrize("token", ["", "the-toke", "the-token2"])
-def test_who_does_not_know_the_token_is_told_nothing_but_that(served, way, token):
+def test_who_does_not_know_the_token_is_told_nothing_but_that(served, way, token, error_words):
     other = KubernetesLink(way, replace(JOB, access=token), sleep=lambda _: None)
-    with pytest.raises(BackendError, match=r"does not accept this client.s access token") as caught:
+    with error_words(BackendError) as caught:
         other.snapshot()
     assert not token or token not in str(caught.value)
     assert not served.asked
@@ -263,12 +263,12 @@ def test_what_is_no_call_is_refused(served, way):
     assert status("/ready", None, "GET", **{ACCESS_HEADER: ""}) == 200
 
 
-def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link, way):
+def test_before_the_job_begins_its_picture_says_what_it_waits_for(service, link, way, error_words):
     service.set_activity("its master looks at the data")
     now = link.snapshot()
     assert (now.phase, now.message) == (JobPhase.STARTING, "its master looks at the data")
     assert link.series(0).cursor == 0
-    with pytest.raises(BackendError, match="has not started yet: its master looks at the data"):
+    with error_words(BackendError):
         link.weigh(())
 
 
@@ -304,9 +304,9 @@ def test_a_master_that_is_not_up_yet_is_no_error_and_says_why(way, link, status,
     assert told in now.message
 
 
-def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
+def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link, words):
     way.pods = []
-    assert "has not created its master's pod yet" in link.snapshot().message
+    assert link.snapshot().message == words
     way.events = [
         {"type": "Normal", "reason": "Made", "message": "a pod", "lastTimestamp": "2026-01-01T00:00:09Z"},
         {"type": "Warning", "reason": "Old", "message": "old", "lastTimestamp": "2026-01-01T00:00:01Z"},
@@ -317,7 +317,7 @@ def test_what_keeps_a_masters_pod_from_being_made_is_told(way, link):
             "lastTimestamp": "2026-01-01T00:00:05Z",
         },
     ]
-    assert link.snapshot().message == "its master's pod cannot be created: FailedCreate: full"
+    assert link.snapshot().message == words
 
 
 def test_a_replaced_master_is_found_again(served, way, link, naps):
@@ -329,7 +329,9 @@ def test_a_replaced_master_is_found_again(served, way, link, naps):
     assert link.snapshot().spec.name == "quick-start"
 
 
-def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_waits(served, way, link, naps):
+def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_waits(
+    served, way, link, naps, error_words
+):
     job = JobHandle("quick-start", link)
     before = job.snapshot()
     looks = job.with_short_timeout
@@ -337,7 +339,7 @@ def test_who_looks_at_a_job_is_told_soon_that_its_master_is_gone_and_who_asks_wa
     way.pods = []
     for ask, waited_s in ((looks.snapshot, 5), (looks.series, 5), (job.snapshot, 60), (job.explain, 60)):
         naps.clear()
-        with pytest.raises(AwayError, match="was lost and is restarting"):
+        with error_words(AwayError):
             ask()
         assert sum(naps) == waited_s
     naps.clear()
@@ -438,9 +440,11 @@ def test_a_call_waits_for_a_master_that_continues_the_job_as_long_as_it_gets_on(
     assert told == [f"{head} {n} of 4 MB" for n in range(4)]
 
 
-def test_a_master_that_does_not_get_on_is_given_up_and_views_say_what_it_does(service, way, link, naps):
+def test_a_master_that_does_not_get_on_is_given_up_and_views_say_what_it_does(
+    service, way, link, naps, error_words
+):
     service.set_resuming("reads its journal: 1 of 4 MB")
-    with pytest.raises(BackendError, match=r"is restarting \(reads its journal: 1 of 4 MB\); try again"):
+    with error_words(BackendError):
         link.decide(builders.snapshot().decisions[0])
     assert sum(naps) == 60
     now = link.with_short_timeout().snapshot()
@@ -479,24 +483,24 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_taken_in(way):
         assert stranger.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link):
+def test_a_job_whose_master_could_not_run_has_failed_with_the_reason(way, link, error_words):
     way.job["status"] = {
         "conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "6 times"}]
     }  # fmt: skip
     way.pods = []
     now = link.snapshot()
     assert (now.phase, now.message) == (JobPhase.FAILED, "its master failed: BackoffLimitExceeded: 6 times")
-    with pytest.raises(NotFoundError, match="no log lines of job quick-start were kept: its master is gone"):
+    with error_words(NotFoundError):
         JobHandle("quick-start", link).logs()
 
 
-def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, link):
+def test_a_deleted_job_and_another_run_of_its_name_are_told_apart(served, way, link, error_words):
     way.pods = []
     way.job["metadata"]["labels"]["dlrover-nb/run"] = "ffffffff"
-    with pytest.raises(NotFoundError, match="a newer one exists; attach quick-start"):
+    with error_words(NotFoundError):
         link.snapshot()
     way.job = None
-    with pytest.raises(NotFoundError, match="was deleted from namespace n"):
+    with error_words(NotFoundError):
         link.snapshot()
 
 

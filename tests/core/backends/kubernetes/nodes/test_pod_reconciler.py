@@ -290,7 +290,7 @@ def test_a_pod_without_a_place_says_why_for_as_long_as_it_takes(job):
     assert job.reconciler.waiting(job.cluster.at_s) == {}
 
 
-def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
+def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job, words):
     job.want("ps-0")
     job.turn()
     job.cluster.set("ps-0", "Pending", waiting={"reason": "ErrImagePull", "message": "no such host"})
@@ -301,7 +301,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job):
         assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "ErrImagePull: no such host"}
     job.turn(after_s=PULL_LIMIT_S / 3)
     (exited,) = job.ended
-    assert exited.why == "it could not start within 3 min: ErrImagePull: no such host"
+    assert exited.why == words
     assert not exited.retryable
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
     job.turn(after_s=FORCE_AFTER_S + AGAIN_S)
@@ -324,7 +324,7 @@ def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
     assert "15 min" in job.ended[0].why
 
 
-def test_a_pod_that_its_machine_never_notices_is_replaced(job):
+def test_a_pod_that_its_machine_never_notices_is_replaced(job, words):
     job.want("ps-0")
     job.turn()
     job.turn()
@@ -333,7 +333,7 @@ def test_a_pod_that_its_machine_never_notices_is_replaced(job):
     job.turn(after_s=UNTAKEN_LIMIT_S)
     (exited,) = job.ended
     assert exited.retryable
-    assert "node1 has not started its pod yet" in exited.why
+    assert exited.why == words
 
 
 def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job):

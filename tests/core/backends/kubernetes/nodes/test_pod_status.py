@@ -139,11 +139,11 @@ def test_who_disrupts_a_pod_is_told_where_the_cluster_says_it(reason, why):
 
 
 @pytest.mark.parametrize("reason", ["Shutdown", "NodeShutdown", "Terminated"])
-def test_a_machine_that_is_shut_down_is_no_fault_of_the_node(reason):
+def test_a_machine_that_is_shut_down_is_no_fault_of_the_node(reason, words):
     exited = pod_status(
         "n", ended(code=137, reason="Error") | {"status": {"phase": "Failed", "reason": reason}}
     ).exited
-    assert exited.why == f"its machine was shut down ({reason})"
+    assert exited.why == words
     assert (exited.retryable, exited.was_killed) == (True, False)
 
 
@@ -152,10 +152,10 @@ def test_too_little_memory_to_begin_with_is_want_of_memory():
     assert pod_status("n", ended("StartError", 128, told)).exited.out_of_memory
 
 
-def test_a_start_that_failed_for_another_reason_may_be_tried_again():
+def test_a_start_that_failed_for_another_reason_may_be_tried_again(words):
     exited = pod_status("n", ended("StartError", 128, "cgroup: device or resource busy")).exited
     assert exited.retryable
-    assert exited.why == "it could not be started: cgroup: device or resource busy"
+    assert exited.why == words
 
 
 def test_a_container_that_is_put_beside_ours_hides_nothing():
@@ -174,9 +174,9 @@ def test_a_container_that_is_put_beside_ours_hides_nothing():
     assert pod_status("n", document) == verdict
 
 
-def test_the_end_of_a_log_is_told_without_its_head_and_not_at_length():
+def test_the_end_of_a_log_is_told_without_its_head_and_not_at_length(words):
     logged = "2026-11-21T23:30:55.123Z ERROR dlrover_nb: no rows in /data\n\n"
-    assert pod_status("n", ended(message=logged)).exited.why == "exit code 1: no rows in /data"
+    assert pod_status("n", ended(message=logged)).exited.why == words
     told = pod_status("n", ended(message="x" * 4000)).exited.why
     assert len(told) < 400
     assert "\n" not in pod_status("n", ended("StartError", 128, "a\nb")).exited.why
@@ -186,13 +186,11 @@ def event(reason, message="", kind="Warning", at="2026-11-21T23:30:55Z"):
     return {"type": kind, "reason": reason, "message": message, "lastTimestamp": at}
 
 
-def test_events_say_why_a_container_takes_long():
+def test_events_say_why_a_container_takes_long(words):
     mount = event("FailedMount", 'secret "conform-job" not found', at="2026-11-21T23:31:55Z")
     beside = event("MissingClusterDNS", "no DNS", at="2026-11-21T23:32:55Z")
     placed = event("Scheduled", "assigned", "Normal", "2026-11-21T23:33:55Z")
-    assert trouble([event("FailedMount", "earlier"), mount, beside, placed]) == (
-        'FailedMount: secret "conform-job" not found'
-    )
+    assert trouble([event("FailedMount", "earlier"), mount, beside, placed]) == words
     assert trouble([event("Pulling", "Pulling image", "Normal")]) == "Pulling: Pulling image"
     assert trouble([placed, beside]) == ""
 

@@ -92,7 +92,7 @@ def test_without_the_users_wish_a_job_has_its_own_master(server: Any) -> None:
         assert settled(spec, server).kubernetes.operator == "none"
 
 
-def test_a_job_runs_under_the_operator_where_its_user_says_so_and_it_is_there() -> None:
+def test_a_job_runs_under_the_operator_where_its_user_says_so_and_it_is_there(error_words) -> None:
     there: Any = Server(ELASTIC_JOB, answer=definition())
     absent: Any = Server()
     assert settled(wanted("auto"), there).kubernetes.operator == "dlrover"
@@ -100,15 +100,15 @@ def test_a_job_runs_under_the_operator_where_its_user_says_so_and_it_is_there() 
     assert settled(wanted("auto"), absent).kubernetes.operator == "none"
     with pytest.raises(NotFoundError, match=r"leave kubernetes\.operator out"):
         settled(wanted("dlrover"), absent)
-    with pytest.raises(InvalidValueError, match="only tensorflow programs, got torch"):
+    with error_words(InvalidValueError):
         settled(wanted("dlrover", TORCH), there)
 
 
-def test_a_job_of_the_queue_has_its_own_master_as_the_operator_starts_pods_at_once() -> None:
+def test_a_job_of_the_queue_has_its_own_master_as_the_operator_starts_pods_at_once(error_words) -> None:
     there: Any = Server(ELASTIC_JOB, answer=definition())
     queued = replace(wanted("auto"), admission=Admission.QUEUE)
     assert settled(queued, there).kubernetes.operator == "none"
-    with pytest.raises(InvalidValueError, match="starts pods at once, got admission: queue"):
+    with error_words(InvalidValueError):
         settled(replace(wanted("dlrover"), admission=Admission.QUEUE), there)
 
 
@@ -147,10 +147,10 @@ def created(server: Any) -> Doc:
     return create(server, PodJob(wanted("dlrover"), None, "0a1b2c3d", "public", "secret", "token"), owner)
 
 
-def test_an_elasticjob_of_others_is_left_alone() -> None:
+def test_an_elasticjob_of_others_is_left_alone(error_words) -> None:
     server = Taken({"app": "theirs"})
     before = server.there
-    with pytest.raises(InvalidValueError, match=r"an ElasticJob clicks that was not created by this product"):
+    with error_words(InvalidValueError):
         created(server)
     assert server.there is before
 

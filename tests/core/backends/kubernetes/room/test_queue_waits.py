@@ -86,8 +86,8 @@ def test_pods_that_have_a_machine_wait_for_no_queue():
     assert queue_waits(Played({POD: [placed, running], WORKLOADS[0]: []})) == ()
 
 
-def test_a_job_whose_workload_is_not_there_yet_says_so():
-    assert queue_waits(Played({POD: [KUEUE], WORKLOADS[0]: []}))[0].why == "it has no Workload yet"
+def test_a_job_whose_workload_is_not_there_yet_says_so(words):
+    assert queue_waits(Played({POD: [KUEUE], WORKLOADS[0]: []}))[0].why == words
 
 
 def test_volcano_tells_the_queue_and_the_condition_of_the_pod_group():
@@ -116,8 +116,8 @@ def test_where_the_kinds_cannot_be_read_the_pods_still_tell_that_they_are_queued
     assert (volcano.system, volcano.why) == ("Volcano", UNREAD)
 
 
-def test_a_group_that_is_not_there_yet_is_named():
-    assert queue_waits(Played({POD: [VOLCANO], POD_GROUP: []}))[0].why == "there is no PodGroup pg-1 yet"
+def test_a_group_that_is_not_there_yet_is_named(words):
+    assert queue_waits(Played({POD: [VOLCANO], POD_GROUP: []}))[0].why == words
 
 
 def test_pods_that_may_not_be_listed_cost_no_view():
