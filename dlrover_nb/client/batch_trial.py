@@ -51,9 +51,9 @@ class BatchTrial:
         self._times.setdefault(n_row, []).append(seconds)
 
     def _conclude(self) -> None:
-        known = [(n, sum(each) / len(each)) for n, each in self._times.items() if self._is_known(n)]
-        if len(known) > 1:  # an odd size cannot be divided
-            self.cost = line_through(known)
+        means = [(n, sum(each) / len(each)) for n, each in self._times.items() if self._is_known(n)]
+        if len(means) > 1:  # an odd size cannot be divided
+            self.cost = line_through(means)
             self._times.clear()
 
     def _is_known(self, n_row: int) -> bool:

@@ -132,9 +132,8 @@ class Controller:
         self._settings = s = settings or ControllerSettings()
         self.dependencies = own = Dependencies(s, policy, fit, stragglers or shipped(job.spec))
         self.at_s = job.at_s  # of the last event
-        self._state, self._story = JobState(job), Story()
+        self._state, self._story, self._costs = JobState(job), Story(), CostsOfBatches(job)
         self._rollup, self._measured = Rollup(s.row_s, job.at_s), Measurement(s, job.spec, job.n_sample_total)
-        self._costs = CostsOfBatches(job.spec.name, job.program)
         self._rollouts = Rollouts(job.spec.plan, self._story)
         self._allotted = Allotted(self._state, self._story, self._rollouts)
         self._book, self._undo = ProposalBook(job.spec.name, self._story), UndoLog()

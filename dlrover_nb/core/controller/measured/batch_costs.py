@@ -11,6 +11,7 @@ from dlrover_nb.core.structs.views.events import Remember
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
     from dlrover_nb.core.structs.training.samples import NodeSample
+    from dlrover_nb.core.structs.views.events import JobSubmitted
 
 
 class CostsOfBatches:
@@ -19,13 +20,11 @@ class CostsOfBatches:
     Parameters
     ----------
     job
-        Its name.
-    program
-        What its mini-batches compute; empty: not known, then no other job can use them.
+        With its program; where that is not known, no other job can use what is measured.
     """
 
-    def __init__(self, job: str, program: str) -> None:
-        self._job, self._program = job, program
+    def __init__(self, job: JobSubmitted) -> None:
+        self._job, self._program = job.spec.name, job.program
         self._last: dict[str, BatchCost] = {}  # by worker, which repeats it in each report
 
     def add(self, sample: NodeSample, at_s: float) -> tuple[Remember, ...]:

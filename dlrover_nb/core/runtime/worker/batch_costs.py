@@ -69,9 +69,9 @@ class BatchCosts:
         self._of_device: dict[str, BatchCost] = {}
         self._checked: tuple[int, float, float] | None = None  # batches, seconds, and those expected
 
-    def take(self, kept: Iterable[BatchCost]) -> None:
+    def take(self, costs: Iterable[BatchCost]) -> None:
         """Take what earlier jobs of this program measured, each on its kind of device."""
-        self._of_device |= {cost.device: cost for cost in kept if cost.device}
+        self._of_device |= {cost.device: cost for cost in costs if cost.device}
 
     def resized(self, need: Need) -> None:
         """Take another size of the node."""
@@ -96,11 +96,11 @@ class BatchCosts:
         """
         self.is_due, self._checked = False, None
         device, room = self._device(learner), Room(MOST_USED * self.need.memory_mib, used_mib)
-        kept = self._of_device.get(device)
-        if kept is not None:
-            self.current = replace(kept, most=most_rows(learner, rows, batch, room))
-            self._checked = (0, 0.0, 0.0) if kept.job else None
-            _log.info("mini-batches cost what job %s measured on %s", kept.job or "this", device)
+        before = self._of_device.get(device)
+        if before is not None:
+            self.current = replace(before, most=most_rows(learner, rows, batch, room))
+            self._checked = (0, 0.0, 0.0) if before.job else None
+            _log.info("mini-batches cost what job %s measured on %s", before.job or "this", device)
             return
         cost = measure(learner, rows, batch, room, now_s=self._now_s, between=between)
         if cost is not None:

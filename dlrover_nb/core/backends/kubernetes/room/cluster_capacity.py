@@ -237,10 +237,10 @@ def _shapes(machines: Iterable[Machine]) -> Capacity:
 
 def _with_gpus(capacity: Capacity, *limits: float | None) -> Capacity:
     """Return machines with as many GPUs in all as each of the limits allows; None limits nothing."""
-    known = [limit for limit in limits if limit is not None]
-    if not known or capacity.total_gpu <= min(known):
+    least = min((limit for limit in limits if limit is not None), default=None)
+    if least is None or capacity.total_gpu <= least:
         return capacity
-    left, cut = int(min(known)), list[Machine]()
+    left, cut = int(least), list[Machine]()
     machines = [(s.cpu, float(s.memory_mib), s.gpu) for s in capacity.shapes for _ in range(s.count)]
     for cpu, mib, gpu in sorted(machines, key=lambda machine: machine[2], reverse=True):
         cut.append((cpu, mib, min(gpu, left)))
