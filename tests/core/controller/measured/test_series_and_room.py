@@ -96,13 +96,13 @@ def test_job_that_ends_unmeasured_has_nothing_to_remember_of_a_fit(job, kinds):
     assert kinds(job.tell(PhaseChanged(job.at_s, JobPhase.FAILED, "lost")), FitSummary) == []
 
 
-def test_proposal_without_room_expires_when_the_room_shrinks(job):
+def test_proposal_without_room_expires_when_the_room_shrinks(job, words):
     job.train(30)
     assert job.tell(RoomChanged(job.at_s, Capacity((NodeShape(2.0, 8000),)))) == []
     assert job.open is not None
     job.tell(RoomChanged(job.at_s, Capacity((NodeShape(0.75, 8000),))))
     assert job.view.proposals[0].status is ProposalStatus.EXPIRED
-    assert job.view.proposals[0].note == "there is no room for it any more"
+    assert job.view.proposals[0].note == words
 
 
 def test_search_goes_on_in_the_new_room(make_job):

@@ -332,12 +332,12 @@ def test_a_node_that_recovers_while_its_action_is_under_way_changes_nothing_unti
 
 
 @pytest.mark.more
-def test_sizes_are_set_back_when_the_slow_worker_has_recovered():
+def test_sizes_are_set_back_when_the_slow_worker_has_recovered(words):
     job = slow_job(sync=Sync.BSP, seconds=20, mode=Mode.AUTO)
     job.end()
     job.slow = {}
     done = end_all(job, 150)
-    assert done[-1] == "adjust batch sizes to worker-0 512, worker-1 512, worker-2 512, worker-3 512"
+    assert done[-1] == words
     assert job.sizes == dict.fromkeys(job.workers, 512)
 
 
@@ -410,9 +410,9 @@ def test_a_refusal_is_told_once_per_node_and_spell():
 
 
 @pytest.mark.more
-def test_a_ps_is_relieved_first():
+def test_a_ps_is_relieved_first(words):
     job = slow_job("ps-1", n_ps=3, mode=Mode.AUTO)
-    assert actions(job.orders)[0].startswith("move the parameters of ps-1")
+    assert actions(job.orders)[0] == words
     job.end()
     assert job.view.mitigations[0].status == "applied"
 
@@ -421,12 +421,12 @@ def test_a_ps_is_relieved_first():
 
 
 @pytest.mark.more
-def test_answers_go_by_the_id_that_was_seen():
+def test_answers_go_by_the_id_that_was_seen(error_words):
     job = slow_job()
     before = job.view
-    with pytest.raises(NotFoundError, match=r"no straggler action m7 \(open: m1"):
+    with error_words(NotFoundError):
         job.decide(Verdict.ACCEPT, proposal="m7")
-    with pytest.raises(InvalidValueError, match="can only be accepted or rejected, got override"):
+    with error_words(InvalidValueError):
         job.decide(Verdict.OVERRIDE, proposal="m1", plan=plan_of(3))
     with pytest.raises(InvalidValueError, match="mitigate needs an action"):
         job.decide(Verdict.MITIGATE)
@@ -467,7 +467,7 @@ def test_where_a_job_is_deterministic_batches_stay_as_they_are(action):
 
 
 @pytest.mark.more
-def test_an_action_waits_for_training_and_for_whatever_is_under_way():
+def test_an_action_waits_for_training_and_for_whatever_is_under_way(error_words):
     job = slow_job()
     job.decide(Verdict.SCALE, plan=plan_of(5))
     with pytest.raises(StaleDecisionError, match="still changing its plan"):
@@ -475,11 +475,11 @@ def test_an_action_waits_for_training_and_for_whatever_is_under_way():
     job.plan = plan_of(5)
     job.tell(PlanApplied(job.at_s, job.plan, 1.0))
     job.order(KillRestart("worker-0", Role.WORKER))
-    with pytest.raises(StaleDecisionError, match=r"still busy with m2 \(restart worker-0\)"):
+    with error_words(StaleDecisionError):
         job.order(KillRestart("worker-1", Role.WORKER))
     job.end()
     job.tell(PhaseChanged(job.at_s, JobPhase.EVALUATING))
-    with pytest.raises(StaleDecisionError, match="needs a job that is training"):
+    with error_words(StaleDecisionError):
         job.order(KillRestart("worker-1", Role.WORKER))
 
 
@@ -559,10 +559,10 @@ def test_the_end_of_the_job_ends_all_actions(phase):
 
 
 @pytest.mark.more
-def test_manual_mode_withdraws_the_open_action():
+def test_manual_mode_withdraws_the_open_action(words):
     job = slow_job()
     job.decide(Verdict.MODE, mode=Mode.MANUAL)
-    assert job.view.mitigations[0].note == "the mode is manual now"
+    assert job.view.mitigations[0].note == words
 
 
 @pytest.mark.more

@@ -17,15 +17,13 @@ from dlrover_nb.core.structs.views.events import Ticked
 
 
 @pytest.mark.more
-def test_sizes_can_be_undone_and_redone():
+def test_sizes_can_be_undone_and_redone(words):
     job = SlowJob()
     job.run(40)
     job.order(SIZES)
     job.end()
     assert version_of(job.view.undo) == "d1"
-    assert job.view.undo.words == (
-        "undo of d1: mitigate adjust batch sizes to worker-0 512, worker-1 512, worker-2 512, worker-3 512"
-    )
+    assert job.view.undo.words == words
     job.undo()
     job.end()
     assert job.sizes == dict.fromkeys(job.workers, 512)
@@ -65,12 +63,12 @@ def test_backups_rates_and_sizes_of_nodes_can_be_undone(action, sync, back):
     assert job.view.undo.action.action == action
 
 
-def test_an_undo_must_lead_back():
+def test_an_undo_must_lead_back(error_words):
     job = SlowJob()
     job.run(5)
     job.order(BackupWorkers(2))
     job.end()
-    with pytest.raises(InvalidValueError, match=r"to undo d1 means: .*wait for all workers"):
+    with error_words(InvalidValueError):
         job.order(BackupWorkers(1), undoes="d1")
 
 
@@ -84,14 +82,14 @@ def test_a_restart_leaves_nothing_to_undo_and_the_change_before_it_stays_the_lat
     assert version_of(job.view.undo) == "d1"
 
 
-def test_an_action_that_failed_leaves_nothing_to_undo():
+def test_an_action_that_failed_leaves_nothing_to_undo(error_words):
     job = SlowJob()
     job.run(5)
     job.order(BackupWorkers(1))
     job.end("a worker has exited")
     assert job.view.undo is None
     job.order(BackupWorkers(2), seen="d0")
-    with pytest.raises(StaleDecisionError, match=r"you saw d0.*since then it had d2"):
+    with error_words(StaleDecisionError):
         job.decide(Verdict.MODE, mode=Mode.AUTO, seen="d0")
 
 

@@ -49,9 +49,9 @@ def test_it_holds_while_it_is_renewed_and_is_told_once(controller: Controller) -
     assert sum("others need more" in line for line in controller.story()) == 1
 
 
-def test_one_of_an_earlier_term_is_refused_and_changes_nothing(controller: Controller) -> None:
+def test_one_of_an_earlier_term_is_refused_and_changes_nothing(controller: Controller, error_words) -> None:
     controller.handle(allotment(1.0))
     before = controller.story()
-    with pytest.raises(StaleDecisionError, match="term 3 or later, got one of term 2"):
+    with error_words(StaleDecisionError):
         controller.handle(allotment(2.0, Quota(9.0), term=2))
     assert controller.story() == before

@@ -24,10 +24,10 @@ def test_the_default_of_a_job_is_the_planner():
     assert JobSpec("clicks").policy == DEFAULT_POLICY in POLICIES
 
 
-def test_elastic_scheduling_adds_one_worker_at_a_time_and_is_rejected_for_good(make_job):
+def test_elastic_scheduling_adds_one_worker_at_a_time_and_is_rejected_for_good(make_job, words):
     job = make_job(policy=POLICIES["elastic-scheduling"])
     job.train(20)
-    assert job.open.why == "By elastic-scheduling: 1 more worker."
+    assert job.open.why == words
     assert job.open.candidate.plan == replace(job.plan, worker=replace(job.plan.worker, count=2))
     job.decide(Verdict.REJECT, proposal=job.open.id)
     job.train(60)

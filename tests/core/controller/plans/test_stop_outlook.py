@@ -95,13 +95,13 @@ def test_a_deadline_that_all_passes_would_miss_is_met_by_the_predicted_end(train
     assert any("will stop after about" in each for each in binding(analysis, analysis.current, Quota()))
 
 
-def test_a_rollback_undoes_evaluations_of_rows_that_are_trained_again() -> None:
+def test_a_rollback_undoes_evaluations_of_rows_that_are_trained_again(words) -> None:
     spec = JobSpec("j", n_epoch=N_EPOCH, early_stopping=RULE)
     log = QualityLog(spec, N_EPOCH * N_TRAIN)
     for i, value in enumerate(LOSSES, 1):
         log.add(QualityMeasured(float(i), i * N_TRAIN, value))
     log.undo_from(3 * N_TRAIN + 1)
-    assert log.outlook(3 * N_TRAIN).why_not == "it needs 4 evaluations, and has 3"
+    assert log.outlook(3 * N_TRAIN).why_not == words
     log.add(QualityMeasured(9.0, 4 * N_TRAIN, LOSSES[3]))
     assert not log.outlook(4 * N_TRAIN).why_not
     assert log.n_seen == len(LOSSES) + 1

@@ -99,12 +99,12 @@ def test_an_undo_is_told_as_such(job):
     assert "d2 undo of d1: scale 1w x 0.5 + 1p x 0.25 by ada: too dear" in job.view.story[-3]
 
 
-def test_a_stale_undo_is_refused_and_says_who_did_what_since(job):
+def test_a_stale_undo_is_refused_and_says_who_did_what_since(job, error_words):
     job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
     seen = job.view.undo
     job.decide(Verdict.MODE, mode=Mode.AUTO)
     before = job.view
-    with pytest.raises(StaleDecisionError, match=r"was followed by d2 \(mode auto by ada\); undo d2"):
+    with error_words(StaleDecisionError):
         job.tell(Decided(job.at_s, replace(seen, by="bob")))
     assert job.view == before
 
