@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.cluster.host_load import HostLoad
     from dlrover_nb.core.structs.decisions.candidates import Candidate, ParetoFront
     from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
+    from dlrover_nb.core.structs.job.early_stopping import StopForecast
     from dlrover_nb.core.structs.job.spec_choices import Mode
-    from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.plan.bounds import Pins
     from dlrover_nb.core.structs.plan.budget import BudgetOutlook
     from dlrover_nb.core.structs.plan.deadline import DeadlineOutlook

@@ -22,8 +22,7 @@ import numpy as np
 
 from dlrover_nb.core.basics.numerics import nnls
 from dlrover_nb.core.deadline.stop_rule import decline_rate, evaluation_step, merits, stops_at
-from dlrover_nb.core.structs.job.early_stopping import NAMES, EarlyStopping, Metric
-from dlrover_nb.core.structs.job.stopping import BAND, StopForecast
+from dlrover_nb.core.structs.job.early_stopping import BAND, NAMES, EarlyStopping, Metric, StopForecast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

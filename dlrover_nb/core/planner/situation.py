@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from dlrover_nb.core.memory import MemoryUse
     from dlrover_nb.core.structs.cluster.host_load import HostLoad
+    from dlrover_nb.core.structs.job.early_stopping import StopForecast
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.plan.capacity import Capacity
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
     from dlrover_nb.core.structs.training.quality import QualityCurve

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from dlrover_nb.core.controller.settings import ControllerSettings
     from dlrover_nb.core.structs.cluster.host_load import HostLoad
     from dlrover_nb.core.structs.decisions.actions import SetSize
+    from dlrover_nb.core.structs.job.early_stopping import StopForecast
     from dlrover_nb.core.structs.job.job import JobSpec
-    from dlrover_nb.core.structs.job.stopping import StopForecast
     from dlrover_nb.core.structs.training.samples import NodeSample, ProfileSample
     from dlrover_nb.core.structs.views.events import QualityMeasured
     from dlrover_nb.core.structs.views.past_jobs import TransitionKind

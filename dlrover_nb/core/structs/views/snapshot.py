@@ -11,10 +11,10 @@ from dlrover_nb.core.structs.cluster.host_wish import HostWish
 from dlrover_nb.core.structs.cluster.queue_quota import QueueQuota
 from dlrover_nb.core.structs.decisions.candidates import ParetoFront, Prediction
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal, version_of
+from dlrover_nb.core.structs.job.early_stopping import StopForecast
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.job.start_from import BeganFrom
-from dlrover_nb.core.structs.job.stopping import StopForecast
 from dlrover_nb.core.structs.plan.bounds import Pins
 from dlrover_nb.core.structs.plan.budget import BudgetOutlook
 from dlrover_nb.core.structs.plan.capacity import Capacity

@@ -266,9 +266,9 @@ def _has_turn_in_step(node: Node, ledger: ShardLedger, n_step: int) -> bool:
 
     So there is always one who can take what a worker leaves of the open step, on which all wait.
     """
-    held = [shard.unit for shard in ledger.held(node.id) if shard.unit is not None]
-    n_open = sum(unit.step == n_step for unit in held)
-    return n_open < MOST_HELD if ledger.has_ungranted(n_step) else n_open == len(held)
+    units = [shard.unit for shard in ledger.held(node.id) if shard.unit is not None]
+    n_open = sum(unit.step == n_step for unit in units)
+    return n_open < MOST_HELD if ledger.has_ungranted(n_step) else n_open == len(units)
 
 
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
