@@ -229,9 +229,9 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
 def open_step(state: JobState) -> None:
     """Tell the workers when another step is complete, so that they compute the next one."""
     n_step = state.train.n_step
-    if n_step is None or n_step == state.n_step_told or state.stage is not Stage.SERVING:
+    if n_step is None or n_step == state.n_step_announced or state.stage is not Stage.SERVING:
         return
-    state.n_step_told = n_step
+    state.n_step_announced = n_step
     for node in state.roster.workers:
         if node.is_training:
             state.send(node, StepOpened(n_step))
@@ -266,9 +266,9 @@ def _has_turn_in_step(node: Node, ledger: ShardLedger, n_step: int) -> bool:
 
     So there is always one who can take what a worker leaves of the open step, on which all wait.
     """
-    held = [shard.unit for shard in ledger.held(node.id) if shard.unit is not None]
-    n_open = sum(unit.step == n_step for unit in held)
-    return n_open < MOST_HELD if ledger.has_ungranted(n_step) else n_open == len(held)
+    units = [shard.unit for shard in ledger.held(node.id) if shard.unit is not None]
+    n_open = sum(unit.step == n_step for unit in units)
+    return n_open < MOST_HELD if ledger.has_ungranted(n_step) else n_open == len(units)
 
 
 def _on_finished(state: JobState, node: Node, lease: Lease, at_s: float, arrays: Arrays) -> None:
