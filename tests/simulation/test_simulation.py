@@ -20,9 +20,10 @@ from dlrover_nb.core.rundir import log_file
 from dlrover_nb.core.rundir.log_file import LogContent, read_log
 from dlrover_nb.core.runtime.exchange.push_pull import StaleEpoch
 from dlrover_nb.core.runtime.ps.serving import Serving
+from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.job.spec_choices import Migration, Sync
 from dlrover_nb.core.structs.plan.resources import Role
-from simulation.events import BusyMachine, End, Event, Scale
+from simulation.events import BusyMachine, End, Event, Scale, Slow
 from simulation.exchange.network import Ways
 from simulation.exchange.schedule import MODEL, CutExchange, ExchangeScenario
 from simulation.own.backends import RuledBackend
@@ -191,8 +192,28 @@ def test_gathered_gradients_that_are_not_applied_before_they_are_saved_or_move_a
     fields = {"sync": Sync.GBA, "global_batch": 45, "checkpoint_every_s": every_s, "migration": migration}
     job = nodes(Ways(doubled=0.3), grown, End(4.0, Role.WORKER, 0, -9), n_train=240, **fields)
     assert run(job).words == ""
-    monkeypatch.setattr(Serving, "settle", lambda _: None)
+    monkeypatch.setattr(Serving, "settle", lambda *_: None)
     assert run(job).kind == "an acknowledged push is neither saved nor moved"
+
+
+STEPS = {"sync": Sync.BSP, "deterministic": True, "global_batch": 50, "checkpoint_every_s": 0.5}
+
+
+@pytest.mark.parametrize("what", ["reopen_step", "settle"])
+def test_a_step_that_is_saved_in_part_is_noticed(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    grown = Scale(2.3, "ada", 0.0, plan(3, 3, worker_cpu=0.25, ps_cpu=0.2))
+    job = nodes(Ways(doubled=0.3), grown, End(4.0, Role.WORKER, 0, -9), n_train=240, **STEPS)
+    assert run(job).words == ""
+    if what == "settle":
+        monkeypatch.setattr(Serving, "settle", lambda *_: None)
+    else:
+        monkeypatch.setattr(ShardLedger, "reopen_step", lambda _: 0)
+    assert run(job).kind == "parameters differ from those of an undisturbed run"
+
+
+def test_steps_that_take_longer_than_the_time_between_checkpoints_end() -> None:
+    job = nodes(Ways(), Slow(1.0, 0, 10.0), Slow(1.0, 1, 10.0), **STEPS)
+    assert run(job).words == ""
 
 
 def test_gathered_gradients_that_are_dropped_with_their_worker_are_noticed(

@@ -28,9 +28,11 @@ from dlrover_nb.core.structs.job.spec_choices import (
     RateScaling,
     StaleSteps,
     Sync,
+    check_deterministic,
+    check_rate_scaling,
+    check_stale_steps,
 )
 from dlrover_nb.core.structs.job.start_from import StartFrom
-from dlrover_nb.core.structs.job.step_rules import check_deterministic, check_rate_scaling, check_stale_steps
 from dlrover_nb.core.structs.job.tuning import JobTuning
 from dlrover_nb.core.structs.plan.bounds import Pins, PlanBounds
 from dlrover_nb.core.structs.plan.prices import PriceTable

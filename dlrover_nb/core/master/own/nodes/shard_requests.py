@@ -229,9 +229,9 @@ def _grant(state: JobState, node: Node, at_s: float) -> None:
 def open_step(state: JobState) -> None:
     """Tell the workers when another step is complete, so that they compute the next one."""
     n_step = state.train.n_step
-    if n_step is None or n_step == state.n_step_told or state.stage is not Stage.SERVING:
+    if n_step is None or n_step == state.n_step_announced or state.stage is not Stage.SERVING:
         return
-    state.n_step_told = n_step
+    state.n_step_announced = n_step
     for node in state.roster.workers:
         if node.is_training:
             state.send(node, StepOpened(n_step))

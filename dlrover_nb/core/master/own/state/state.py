@@ -292,7 +292,7 @@ class JobState:
         default_factory=dict
     )  # lost nodes whose exit the backend has not reported
     n_coordinated: int = 0  # the group whose coordinator has these sizes
-    n_step_told: int | None = None  # steps that workers know to be complete (deterministic training)
+    n_step_announced: int | None = None  # steps that workers know to be complete (deterministic training)
     n_step_paused: int | None = None  # steps that were complete in the last pause
     waits_for_step: bool = False  # a pause waits for the end of a step
     orders: list[Order] = field(default_factory=list)
