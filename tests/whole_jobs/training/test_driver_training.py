@@ -120,7 +120,9 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start:
     n_killed = 0
     while not job.now.train.returned:  # a worker that dies between two shards holds none
         killed, n_killed = job.kill(Role.WORKER), n_killed + 1
-        job.until(lambda now, n=n_killed: sum("was lost: killed by signal 9" in line for line in now.story) == n)
+        job.until(
+            lambda now, n=n_killed: sum("was lost: killed by signal 9" in line for line in now.story) == n
+        )
         assert job.story_has(f"{killed} was lost")
         job.until(lambda now: now.running == job.spec.plan)
     succeeded(job)
