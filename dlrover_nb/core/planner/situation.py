@@ -57,7 +57,9 @@ class Situation:
     n_sample_total: int = 0  # of the whole job; 0: not known
 
     def __post_init__(self) -> None:
-        bounds = completed(self.spec.bounds, self.capacity, self.spec.plan)
+        bounds = completed(
+            self.spec.bounds, self.capacity, self.spec.plan, most_workers=self.spec.step_batches
+        )
         object.__setattr__(self, "spec", replace(self.spec, bounds=bounds))
 
     @property

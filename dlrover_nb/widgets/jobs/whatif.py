@@ -110,7 +110,7 @@ def _ladder(axis: Axis, snapshot: JobSnapshot, plan: ResourcePlan) -> Ladder:
 
 def _rungs(axis: Axis, snapshot: JobSnapshot) -> Sequence[float]:
     spec = snapshot.spec
-    bounds = completed(spec.bounds, snapshot.capacity, spec.plan)
+    bounds = completed(spec.bounds, snapshot.capacity, spec.plan, most_workers=spec.step_batches)
     workers, ps = bounds.counts
     match axis:
         case Axis.WORKERS:

@@ -141,3 +141,13 @@ def test_words_name_the_bounds_and_what_follows_from_the_cluster(words):
     known = completed(bounds, Capacity((NodeShape(2.0, 8000),)), DEFAULT_PLAN)
     assert bounds_words(bounds, known) == words
     assert "follow" not in bounds_words(known, known)
+
+
+@given(capacities, st.integers(1, 300))
+def test_no_more_workers_are_proposed_than_have_work(capacity, most_workers):
+    bounds = completed(PlanBounds(), capacity, DEFAULT_PLAN, most_workers=most_workers)
+    free = completed(PlanBounds(), capacity, DEFAULT_PLAN)
+    assert bounds.counts == (
+        max(min(free.counts[0], most_workers), DEFAULT_PLAN.worker.count),
+        free.counts[1],
+    )

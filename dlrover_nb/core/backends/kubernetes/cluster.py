@@ -231,7 +231,7 @@ class KubernetesCluster(SeesRayJobs):
         job, code = new_pod_job(own, capacity)
         create(self.api, job, code)
         link = self._links[spec.name, job.run] = KubernetesLink(self.api, job)
-        bounds = completed(spec.bounds, capacity, spec.plan)
+        bounds = completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches)
         return JobHandle(
             spec.name, link, schema=own.schema, bounds=bounds, user=self.user, namespace=self.api.namespace
         )

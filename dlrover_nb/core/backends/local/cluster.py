@@ -136,7 +136,7 @@ class LocalCluster(OfThisAccount):
             spec.name,
             LocalLink(spec.name, folder),
             schema=prepared.schema,
-            bounds=completed(spec.bounds, self._capacity, spec.plan),
+            bounds=completed(spec.bounds, self._capacity, spec.plan, most_workers=spec.step_batches),
             deadline=deadline_outlook(spec, prepared.features, self._capacity, folder),
         )
 
@@ -150,7 +150,7 @@ class LocalCluster(OfThisAccount):
         check_commands(spec)
         note_placement(spec)
         folder = self._start(self._submission(spec, NO_FEATURES))
-        bounds = completed(spec.bounds, self._capacity, spec.plan)
+        bounds = completed(spec.bounds, self._capacity, spec.plan, most_workers=spec.step_batches)
         return JobHandle(spec.name, LocalLink(spec.name, folder), bounds=bounds)
 
     def _submission(self, spec: JobSpec, features: FeatureSpec) -> Submission:

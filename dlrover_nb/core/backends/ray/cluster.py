@@ -143,7 +143,7 @@ class RayCluster(SeesRayJobs):
             actor = create_master(RayProgramsMaster, spec.name, *encoded, self._setup(spec))
         else:
             actor = create_master(RayMaster, spec.name, *encoded, one_host=self._one_host())
-        bounds = completed(spec.bounds, capacity, spec.plan)
+        bounds = completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches)
         return JobHandle(
             spec.name,
             RayLink(spec.name, actor),
@@ -161,7 +161,7 @@ class RayCluster(SeesRayJobs):
         folder, capacity = self._new_folder(spec)
         encoded = to_json(spec), to_json(NO_FEATURES), str(folder)
         actor = create_master(RayProgramsMaster, spec.name, *encoded, setup)
-        bounds = completed(spec.bounds, capacity, spec.plan)
+        bounds = completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches)
         return JobHandle(spec.name, RayLink(spec.name, actor), bounds=bounds)
 
     def _setup(self, spec: JobSpec) -> ProgramSetup:

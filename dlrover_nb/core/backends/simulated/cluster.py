@@ -235,7 +235,7 @@ class SimulatedCluster(OfThisAccount):
         _check_simulated(spec, has_code=model is not None or data is not None)
         job = self._assume(spec.counted_from(SystemClock().now_s()))
         self.add(job)
-        bounds = completed(spec.bounds, self.capacity(), spec.plan)
+        bounds = completed(spec.bounds, self.capacity(), spec.plan, most_workers=spec.step_batches)
         return JobHandle(
             spec.name,
             _Link(self, spec.name),

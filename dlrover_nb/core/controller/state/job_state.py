@@ -99,7 +99,9 @@ class JobState:
 
     def __init__(self, job: JobSubmitted) -> None:
         self._asked = job.spec.bounds
-        self.job = _with_bounds(job, completed(self._asked, job.capacity, job.spec.plan))
+        self.job = _with_bounds(
+            job, completed(self._asked, job.capacity, job.spec.plan, most_workers=job.spec.step_batches)
+        )
         self.phase = JobPhase.STARTING
         self.mode: Mode = job.spec.mode
         self.pins: Pins = job.spec.pins
@@ -158,7 +160,7 @@ class JobState:
         Bounds that follow from the cluster grow with it. They never shrink: what no longer fits is refused
         for lack of room, and comes back with the machines.
         """
-        own = completed(self._asked, capacity, self.spec.plan)
+        own = completed(self._asked, capacity, self.spec.plan, most_workers=self.spec.step_batches)
         self.job = _with_bounds(replace(self.job, capacity=capacity), widened(self.spec.bounds, own))
 
     def change_quota(self, quota: Quota) -> None:

@@ -134,7 +134,7 @@ def _sized(
 ) -> InitialPlan:
     """Return a job on the plan that its deadline needs, with no more PS than any finished job had."""
     spec = begun.spec
-    bounds = completed(spec.bounds, capacity, spec.plan)
+    bounds = completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches)
     configuration = _configuration(begun, spec.plan, bounds, learnt, left_s)
     plan = _with_sizes(spec.plan, configuration, bounds)
     if (plan.worker.cpu, plan.ps.cpu) != (spec.plan.worker.cpu, spec.plan.ps.cpu):  # steps take as long by it

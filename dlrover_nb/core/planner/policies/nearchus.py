@@ -109,7 +109,10 @@ def small_start(spec: JobSpec, capacity: Capacity) -> ResourcePlan | None:
     quota = spec.bounds.quota_cpu
     if spec.policy != NAME or spec.plan != DEFAULT_PLAN or quota is None:
         return None
-    bounds, share = completed(spec.bounds, capacity, spec.plan), spec.tuning.nearchus.start_share
+    bounds, share = (
+        completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches),
+        spec.tuning.nearchus.start_share,
+    )
     plan = start_plan(spec.plan, bounds, quota, share)
     own = spec.pins.applied(plan)
     return own if has_room(own, capacity, spec.bounds) else None

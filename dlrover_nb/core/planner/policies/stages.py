@@ -54,7 +54,10 @@ def warm_start(spec: JobSpec, capacity: Capacity, traits: JobTraits, past: Seque
     from similar jobs is given all the same. `JobSubmitted.traits` and `.prior` carry the result to the
     controller.
     """
-    own, bounds = spec.pins.applied(spec.plan), completed(spec.bounds, capacity, spec.plan)
+    own, bounds = (
+        spec.pins.applied(spec.plan),
+        completed(spec.bounds, capacity, spec.plan, most_workers=spec.step_batches),
+    )
     settings = warmstart.WarmStartSettings.of(spec.tuning.dlrover_rm)
     into = warmstart.into_space(bounds, capacity, spec.pins, own.gpus)
     start = warmstart.warm_start(traits, past, into=into, settings=settings)

@@ -175,7 +175,7 @@ class CapacityWatch:
 
     def __init__(self, cluster: SimCluster, spec: JobSpec, settings: WorldSettings) -> None:
         self._cluster, self._settings = cluster, settings
-        most = sum(completed(spec.bounds, cluster.capacity, spec.plan).counts)
+        most = sum(completed(spec.bounds, cluster.capacity, spec.plan, most_workers=spec.step_batches).counts)
         self._n_node = max(most, spec.plan.worker.count + spec.plan.ps.count)
         self._checked_s, self._seen = -math.inf, -1
         self.known = cluster.capacity

@@ -30,7 +30,9 @@ MOST_WORKERS, MOST_PS = 256, 64
 UNKNOWN = PlanBounds(4, 2, SIZES[:4], SIZES[:4])  # of a cluster whose machines may not be listed
 
 
-def completed(bounds: PlanBounds, capacity: Capacity, plan: ResourcePlan) -> PlanBounds:
+def completed(
+    bounds: PlanBounds, capacity: Capacity, plan: ResourcePlan, *, most_workers: int | None = None
+) -> PlanBounds:
     """Return bounds with what is open filled in for these machines; what the user named stays.
 
     Parameters
@@ -39,16 +41,19 @@ def completed(bounds: PlanBounds, capacity: Capacity, plan: ResourcePlan) -> Pla
         The machines that the job may use.
     plan
         What the user requested.
+    most_workers
+        Beyond which workers would have nothing to do; None: there is no such number.
     """
     if not bounds.open:
         return bounds
     worker_cpus = bounds.worker_cpus or _sizes(capacity, plan.worker.cpu)
     ps_cpus = bounds.ps_cpus or _sizes(capacity, plan.ps.cpu)
     n_worker = _most(worker_cpus[0], ps_cpus[0], capacity, bounds.quota_cpu)
+    n_worker = min(n_worker, most_workers or MOST_WORKERS, MOST_WORKERS)
     n_ps = _most(ps_cpus[0], worker_cpus[0], capacity, bounds.quota_cpu) // 2
     return replace(
         bounds,
-        max_workers=bounds.max_workers or max(min(n_worker, MOST_WORKERS), plan.worker.count, 1),
+        max_workers=bounds.max_workers or max(n_worker, plan.worker.count, 1),
         max_ps=bounds.max_ps or max(min(n_ps, MOST_PS), plan.ps.count, 1),
         worker_cpus=worker_cpus,
         ps_cpus=ps_cpus,

@@ -14,7 +14,7 @@ from dlrover_nb.core.errors import CapacityError
 from dlrover_nb.core.perf.model import ThroughputModel
 from dlrover_nb.core.structs.decisions.decisions import Outcome, ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
-from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.core.structs.job.spec_choices import Mode, Sync
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeLimits, NodeShape, change_needs, fits
 from dlrover_nb.core.structs.plan.resources import Role
@@ -314,3 +314,13 @@ def test_a_job_without_a_deadline_has_no_outlook(job):
     job.train(30)
     assert job.view.deadline is None
     assert job.view.front.current.in_time is None
+
+
+def test_a_deterministic_job_has_at_most_a_worker_for_each_batch_of_a_step(make_job):
+    fields = {"sync": Sync.BSP, "batch_size": 64, "global_batch": 128}
+    job, free = make_job(deterministic=True, **fields), make_job(**fields)
+    job.train(20)
+    free.train(20)
+    bounds, other = (each.controller.queries().analysis.situation.spec.bounds for each in (job, free))
+    assert bounds.max_workers == 2
+    assert other.max_workers > 2
