@@ -14,7 +14,7 @@ from support.waiting import until
 from dlrover_nb.core.backends.ray.backend import RayBackend
 from dlrover_nb.core.backends.ray.head import running_head
 from dlrover_nb.core.backends.ray.local_ray import LocalRay
-from dlrover_nb.core.backends.ray.near_masters import NearLink, address_of, addresses, runs_of
+from dlrover_nb.core.backends.ray.near_masters import NearLink, address_of, runs_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]
 
@@ -63,8 +63,9 @@ class TestNearLink(LinkConformance):
 def test_a_killed_master_is_reached_by_ray_which_restarts_it(cluster):
     head = running_head()
     name = cluster.submit(replace(ClusterConformance.spec, name="killed-near")).name
-    until(lambda: addresses(runs_of(head), head), what="addresses of all masters")
-    link, folder = LocalRay(head).job(name).link, runs_of(head)[name]
+    folder = until(lambda: runs_of(head).get(name), what="its run folder")
+    until(lambda: address_of(folder, head), what="the address of its master")
+    link = LocalRay(head).job(name).link
     first = address_of(folder, head)
     psutil.Process(first.pid).kill()
     assert link.snapshot().spec.name == name

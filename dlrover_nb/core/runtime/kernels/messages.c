@@ -101,7 +101,9 @@ static int read_field(Text *text, Request *r)
         return read_int(text, &r->n_row) ? 0 : -1;
     if (is_next(text, "rate"))
         return read_float(text, &r->rate) ? 0 : -1;
-    return (is_next(text, "done") || is_next(text, "form")) && read_nil(text) ? 0 : -1;
+    const int is_special = is_next(text, "done") || is_next(text, "form") || is_next(text, "n_step") ||
+                           is_next(text, "part");
+    return is_special && read_nil(text) ? 0 : -1;
 }
 
 /* Read the record up to the end of the frame; whether it is an `Exchange` that may be plain. */
