@@ -50,6 +50,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, features: Any) -> tupl
         job.close()
 
 
+@pytest.mark.release_variants("restart")
 @pytest.mark.parametrize("migration", list(Migration))
 def test_kills_moves_and_checkpoints_change_no_bit(
     start: Callable[..., Job], undisturbed: tuple[Any, ...], migration: Migration
@@ -131,6 +132,7 @@ def _own(folder: Path, kind: str, n_worker: int, n_ps: int) -> tuple[Any, ...]:
         job.close()
 
 
+@pytest.mark.release_variants("tables")
 @pytest.mark.parametrize("kind", ["averages and dropout", "tables"])
 def test_modules_of_users_have_the_same_bits_too(tmp_path: Path, kind: str) -> None:
     one = _own(tmp_path / "one", kind, 1, 1)
