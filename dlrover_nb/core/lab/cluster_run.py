@@ -150,7 +150,7 @@ class ClusterRun:
     def _made(self, job: LabJob, policy: OwnPolicy, rng: np.random.Generator) -> Running:
         noise, slowness = rng.spawn(2)
         slow = SlowWorkers(job.spec.sync, self._contender.stragglers, self._world, slowness)
-        (slowness,) = rng.spawn(1)
+        (slowness,) = rng.spawn(1)  # after the others: these draw what they drew before PS were slow
         slow_ps = SlowServers(job, self._contender.stragglers, self._world, slowness)
         adviser, plan = Adviser(job, policy, self._world), job.spec.plan
         return Running(job, noise, adviser, slow, slow_ps, float(job.n_sample), plan, job.alone_s, plan)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.lab.slow_workers import DAY_S, SIZE, Episode
+from dlrover_nb.core.lab.slow_workers import SIZE, drawn_episode
 from dlrover_nb.core.straggler.detect import LONG_WINDOW_S, SHORT_WINDOW_S
 from dlrover_nb.core.straggler.situation import Situation, WorkerState
 from dlrover_nb.core.straggler.solutions import SOLUTIONS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dlrover_nb.core.lab.lab_file import LabWorld
+    from dlrover_nb.core.lab.slow_workers import Episode
     from dlrover_nb.core.lab.workload import LabJob
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
 
@@ -55,12 +56,7 @@ class SlowServers:
 
     def next_episode(self) -> Episode | None:
         """Draw the next episode; None where servers never get slow."""
-        per_day = self._world.slow_ps_per_day * self._plan.ps.count
-        if per_day <= 0:
-            return None
-        in_s = float(self._rng.exponential(DAY_S / per_day))
-        factor = float(self._rng.uniform(*self._world.slow_factor))
-        return Episode(in_s, factor, float(self._rng.exponential(self._world.slow_s)))
+        return drawn_episode(self._world, self._world.slow_ps_per_day * self._plan.ps.count, self._rng)
 
     def stages(self, episode: Episode) -> tuple[tuple[float, float], ...]:
         """Return the share of the usual speed from when on, in seconds after the episode's begin."""

@@ -32,11 +32,20 @@ SIZE = 512  # of each worker's mini-batch: only proportions matter
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One worker gets slow in so many seconds: `factor` of its speed, for `lasts_s`."""
+    """One node gets slow in so many seconds: `factor` of its speed, for `lasts_s`."""
 
     in_s: float
     factor: float
     lasts_s: float
+
+
+def drawn_episode(world: LabWorld, per_day: float, rng: np.random.Generator) -> Episode | None:
+    """Draw the next episode of nodes that get slow so often; None where they never do."""
+    if per_day <= 0:
+        return None
+    in_s = float(rng.exponential(DAY_S / per_day))
+    factor = float(rng.uniform(*world.slow_factor))
+    return Episode(in_s, factor, float(rng.exponential(world.slow_s)))
 
 
 class SlowWorkers:
@@ -59,12 +68,7 @@ class SlowWorkers:
 
     def next_episode(self) -> Episode | None:
         """Draw the next episode; None where workers never get slow."""
-        per_day = self._world.slow_per_day * self._n_worker
-        if per_day <= 0:
-            return None
-        in_s = float(self._rng.exponential(DAY_S / per_day))
-        factor = float(self._rng.uniform(*self._world.slow_factor))
-        return Episode(in_s, factor, float(self._rng.exponential(self._world.slow_s)))
+        return drawn_episode(self._world, self._world.slow_per_day * self._n_worker, self._rng)
 
     def stages(self, episode: Episode) -> tuple[tuple[float, float], ...]:
         """Return the share of the usual speed from when on, in seconds after the episode's begin."""
