@@ -23,7 +23,7 @@ from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskErr
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
 from dlrover_nb.core.backends.ray.load import free_need, ray_capacity
-from dlrover_nb.core.backends.ray.ray_node import RayNode
+from dlrover_nb.core.backends.ray.ray_node import ENDED, RayNode
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.backend import NodeExited
@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 NAME_LIMIT_S = 10.0  # until the name of an ended node is free
 NAME_POLL_S = 0.02
 SCHEDULING_S = 3.0  # a node may be unplaced for so long only because its process is starting
-_ENDED = "ended by itself"
 _NODE_DIED = "its node has died"  # in Ray's words of an actor's end
 
 
@@ -199,7 +198,7 @@ class RayBackend:
         return self._are_prepared and len(self._node_names) <= self._n_first
 
     def _end_prepared(self, node: str, prepared: Prepared) -> None:
-        """End a prepared node, and wait until its name is free."""
+        """End a prepared node, and wait until its name is free: another node may be about to take it."""
         with contextlib.suppress(RayError, ValueError):
             ray.kill(prepared.actor)
         end_s = time.monotonic() + NAME_LIMIT_S
@@ -416,7 +415,7 @@ def _nodes_of(job: str) -> dict[str, Any]:
 def _cause(ref: Any) -> tuple[str, bool, bool]:  # noqa: ANN401 - as above
     """Return why a run ended, whether its process was ended by force, and whether its program failed."""
     try:
-        return ray.get(ref) or _ENDED, False, False
+        return ray.get(ref) or ENDED, False, False
     except RayTaskError as error:
         is_oom = isinstance(error.cause, MemoryError)
         return f"the node's program failed: {error.cause}", is_oom, not is_oom

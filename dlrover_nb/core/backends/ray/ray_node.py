@@ -21,10 +21,8 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 LEFT_ALONE_S = 30.0  # after its end, for a master to observe it
-NOT_RUN_LIMIT_S = (
-    600.0  # for a master that prepares its job; it takes a second, on an overloaded machine minutes
-)
-_ENDED = "ended by itself"
+NOT_RUN_LIMIT_S = 600.0  # until its master has prepared the job: a second, on an overloaded machine minutes
+ENDED = "ended by itself"
 
 
 class RayNode:
@@ -56,7 +54,7 @@ class RayNode:
             config = replace(config, listen=f"tcp://{ray.util.get_node_ip_address()}")
         try:
             node.run(config)
-            self._end = _ENDED
+            self._end = ENDED
         except Exception as error:
             self._end = f"the node's program failed: {error}"
             raise
