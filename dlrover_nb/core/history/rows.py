@@ -12,7 +12,7 @@ from dlrover_nb.core.errors import BackendError, InvalidValueError, WireError
 from dlrover_nb.core.history import tables
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobSpec
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, SeriesRow, TermKnowledge
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OfARun = JobTraits | PhaseChanged | Proposal | Decision | Mitigation | Outcome | FitSummary
-Record = JobSpec | OfARun | SeriesRow | KeptCost
+Record = JobSpec | OfARun | SeriesRow | ProgramCost
 Columns = dict[str, object]
 
 _LARGEST = sys.float_info.max  # JSON has no infinity

@@ -13,7 +13,7 @@ from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.history.database import Database
 from dlrover_nb.core.history.stores.batch_costs import BatchCostStore, add
 from dlrover_nb.core.structs.job.spec_choices import Sync
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def test_they_are_taken_over_and_measured_again_where_they_are_wrong(
 
     wrong = replace(kept, fixed_s=100 * kept.fixed_s, row_s=100 * kept.row_s, at_s=kept.at_s + 1)
     with closing(Database(first.history)) as database:
-        add(database, KeptCost(program, wrong))
+        add(database, ProgramCost(program, wrong))
     again = costs_by(job_in(tmp_path / "third", features), by="")
     assert all(each.fixed_s < wrong.fixed_s / 10 for each in again)
     with closing(BatchCostStore(first.history)) as store:

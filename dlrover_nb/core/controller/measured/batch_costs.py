@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 from dlrover_nb.core.structs.views.events import Remember
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ class CostsOfBatches:
         self._last[sample.node] = cost
         if not (self._program and cost.device) or cost.job:
             return ()
-        return (Remember(at_s, KeptCost(self._program, replace(cost, job=self._job, at_s=at_s))),)
+        return (Remember(at_s, ProgramCost(self._program, replace(cost, job=self._job, at_s=at_s))),)

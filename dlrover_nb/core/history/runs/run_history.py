@@ -24,7 +24,7 @@ from dlrover_nb.core.history.runs.prediction_scores import Scoreboard, scoreboar
 from dlrover_nb.core.history.stores import batch_costs
 from dlrover_nb.core.structs.decisions.decisions import Decision, Mitigation, Outcome, Proposal
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec, run_name
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 from dlrover_nb.core.structs.views.past_jobs import FitSummary, JobTraits, PastJob, SeriesRow
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class HistoryStore:
                 self._start(job, at_s, record)
             case SeriesRow():
                 self._add_series({"run": self._run(job), **series_row(record)})
-            case KeptCost():
+            case ProgramCost():
                 batch_costs.add(self._database, record)
             case _:
                 table, row = row_of(record)

@@ -13,7 +13,7 @@ from dlrover_nb.core.history.database import Store
 from dlrover_nb.core.history.rows import record_from
 from dlrover_nb.core.history.tables import batch_costs
 from dlrover_nb.core.structs import _check
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 
 if TYPE_CHECKING:
     from dlrover_nb.core.history.database import Database
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def add(database: Database, new: KeptCost) -> None:
+def add(database: Database, new: ProgramCost) -> None:
     """Keep a measurement over an older one of its program and kind of device.
 
     A master that continues from its journal writes its own again; those of later jobs stay.
@@ -46,7 +46,7 @@ class BatchCostStore(Store):
         query = select(c.record).where(c.program == program[:64]).order_by(c.at_s.desc(), c.device)
         for row in self._database.rows(query.limit(limit)):
             try:
-                read.append(record_from(row.record, KeptCost).cost)
+                read.append(record_from(row.record, ProgramCost).cost)
             except BackendError as error:
                 _log.warning("a cost of mini-batches in the history is not used: %s", error)
         return tuple(read)

@@ -62,8 +62,8 @@ class BatchCost:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCost:
-    """A cost of mini-batches as the history keeps it, for later jobs of the same program.
+class ProgramCost:
+    """What a mini-batch of a program costs, for later jobs of the same program.
 
     Parameters
     ----------
@@ -83,4 +83,6 @@ class KeptCost:
             ("job", self.cost.job),
         ):
             if not text:
-                raise InvalidValueError(f"{name} of a kept cost must be known, got none; measure it again")
+                raise InvalidValueError(
+                    f"{name} of a cost in the history must be set, got none; measure it again"
+                )

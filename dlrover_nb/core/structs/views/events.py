@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.plan.capacity import Capacity
 from dlrover_nb.core.structs.plan.offers import Allotment
 from dlrover_nb.core.structs.plan.queued_jobs import QueuePlace
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role
-from dlrover_nb.core.structs.training.batch_cost import KeptCost
+from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 from dlrover_nb.core.structs.training.quality import QualityCurve
 from dlrover_nb.core.structs.training.samples import NodeSample
 from dlrover_nb.core.structs.training.shards import BatchChoice
@@ -288,7 +288,7 @@ class Remember:
         | Outcome
         | FitSummary
         | SeriesRow
-        | KeptCost
+        | ProgramCost
     )
 
 

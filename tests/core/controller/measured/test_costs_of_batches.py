@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.plans.slow_world import SlowJob
 
 from dlrover_nb.core.codec import from_json, to_json
-from dlrover_nb.core.structs.training.batch_cost import BatchCost, KeptCost
+from dlrover_nb.core.structs.training.batch_cost import BatchCost, ProgramCost
 from dlrover_nb.core.structs.views.events import JobSubmitted, Remember
 
 DEVICE = "EPYC, 0.25 cores, 512 MiB"
@@ -16,7 +16,7 @@ COST = BatchCost(0.01, 0.0002, 520, DEVICE)
 
 def _kept(orders):
     records = (order.record for order in orders if isinstance(order, Remember))
-    return [each for each in records if isinstance(each, KeptCost)]
+    return [each for each in records if isinstance(each, ProgramCost)]
 
 
 def test_each_measurement_is_remembered_once_with_its_job_and_moment():

@@ -1,4 +1,4 @@
-"""Costs of mini-batches are kept by program and kind of device: the newest, whole, whoever writes last."""
+"""Costs of mini-batches by program and kind of device: the newest one, whichever job writes last."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dlrover_nb.core.history import HistoryStore
 from dlrover_nb.core.history.database import Database
 from dlrover_nb.core.history.stores.batch_costs import BatchCostStore, add
 from dlrover_nb.core.history.tables import batch_costs
-from dlrover_nb.core.structs.training.batch_cost import BatchCost, KeptCost
+from dlrover_nb.core.structs.training.batch_cost import BatchCost, ProgramCost
 
 DEVICE, OTHER = "EPYC, 0.6 cores, 1100 MiB", "EPYC, 0.2 cores, 1100 MiB"
 COST = BatchCost(0.01, 0.0002, 520, DEVICE, "clicks", 100.0)
-KEPT = KeptCost("program", COST)
+KEPT = ProgramCost("program", COST)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_newest_of_a_device_counts_and_an_older_master_does_not_undo_it(hist
     newer = replace(COST, row_s=0.0004, job="views", at_s=200.0)
     small = replace(COST, device=OTHER, at_s=50.0)
     for cost in (COST, newer, COST, small):  # the third one by a master that continues from its journal
-        history.remember("clicks", cost.at_s, KeptCost("program", cost))
+        history.remember("clicks", cost.at_s, ProgramCost("program", cost))
     assert store.costs("program") == (newer, small)
     assert store.costs("program", limit=1) == (newer,)
 
@@ -61,7 +61,7 @@ def test_a_cost_outlives_the_run_that_measured_it(history, store):
 
 def test_a_damaged_record_hides_no_other(history, store, url, caplog):
     for device in (DEVICE, OTHER):
-        history.remember("clicks", 100.0, KeptCost("program", replace(COST, device=device)))
+        history.remember("clicks", 100.0, ProgramCost("program", replace(COST, device=device)))
     database = Database(url)
     with database.writing() as connection:
         connection.execute(batch_costs.update().where(batch_costs.c.device == OTHER).values(record="{}"))
@@ -79,8 +79,8 @@ def test_a_damaged_record_hides_no_other(history, store, url, caplog):
     ],
 )
 def test_what_belongs_to_no_device_program_or_job_is_not_kept(program, cost, missing):
-    with pytest.raises(InvalidValueError, match=f"{missing} of a kept cost"):
-        KeptCost(program, cost)
+    with pytest.raises(InvalidValueError, match=f"{missing} of a cost in the history"):
+        ProgramCost(program, cost)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
@@ -89,7 +89,7 @@ def test_whatever_the_order_of_writing_the_newest_is_read(history, store, url, o
     program = data.draw(st.uuids()).hex
     database = Database(url)
     for at_s in order:
-        add(database, KeptCost(program, replace(COST, at_s=at_s)))
+        add(database, ProgramCost(program, replace(COST, at_s=at_s)))
     database.close()
     assert [cost.at_s for cost in store.costs(program)] == [40.0]
 
