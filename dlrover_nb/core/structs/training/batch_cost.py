@@ -84,5 +84,5 @@ class ProgramCost:
         ):
             if not text:
                 raise InvalidValueError(
-                    f"{name} of a cost in the history must be set, got none; measure it again"
+                    f"{name} of a cost in the history must be set, got none; measure anew"
                 )
