@@ -21,11 +21,11 @@ sign and order can be compared, sizes cannot, see `UNKNOWN`.
 `overhead_percent` is the CPU time of counting the age of a gradient beside that of a whole step, worker and
 PS.
 
-    python benchmarks/staleness.py [--seeds 5] [--full] [--parts curves gba paddle overhead real]
+    python benchmarks/staleness.py [--seeds 5] [--whole] [--full] [--parts curves gba paddle overhead real]
 
-It takes some five minutes of one core; `--full` takes 10 seeds and all rows. The part `real`, which is left
-out unless it is asked for, starts jobs of processes for their throughput (`gathering.py`). The last line is
-JSON.
+The parts `gba` and `overhead` take a minute of one core; `--whole` adds `curves` (two minutes) and `paddle`.
+`--full` takes 10 seeds and all rows. The part `real`, which is left out unless it is asked for, starts jobs
+of processes for their throughput (`gathering.py`). The last line is JSON.
 """
 
 from __future__ import annotations
