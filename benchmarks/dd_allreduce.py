@@ -87,11 +87,11 @@ def measured(n_round: int, folder: Path) -> dict[str, object]:
         wait(handle, lambda now: len(now.batch_costs) == len(QUOTAS))
         apply(handle, even(spec, [FAST, SLOW]))
         answers = answers_of(spec, handle)
-        found = [in_turn(handle, folder, answers, is_back=bool(n % 2)) for n in range(n_round)]
+        rounds = [in_turn(handle, folder, answers, is_back=bool(n % 2)) for n in range(n_round)]
         handle.stop()
     finally:
         cluster.shutdown(force=True)
-    return figures(found, answers)
+    return figures(rounds, answers)
 
 
 def slow_down() -> None:
@@ -120,19 +120,19 @@ def apply(handle: JobHandle, parts: dict[str, Part]) -> None:
 
 def answers_of(spec: JobSpec, handle: JobHandle) -> dict[str, dict[str, Part]]:
     """Return what each method gives the workers, by their speeds with even parts."""
-    seen: dict[tuple[str, float], tuple[int, float]] = {}
+    counts_at: dict[tuple[str, float], tuple[int, float]] = {}
     end_s = time.monotonic() + SPEED_S
     while time.monotonic() < end_s:
         now = handle.snapshot()
         for view in now.nodes:
             sample = view.last
             if view.id in QUOTAS and sample is not None and sample.split.compute_s:
-                seen[view.id, sample.at_s] = sample.n_sample, sample.n_iter * sample.split.compute_s
+                counts_at[view.id, sample.at_s] = sample.n_sample, sample.n_iter * sample.split.compute_s
         time.sleep(0.2)
     speeds = {}
     for node in QUOTAS:
-        told = [counts for (name, _), counts in seen.items() if name == node]
-        speeds[node] = sum(n for n, _ in told) / sum(s for _, s in told)
+        counts = [each for (name, _), each in counts_at.items() if name == node]
+        speeds[node] = sum(n for n, _ in counts) / sum(s for _, s in counts)
     now_parts, costs = even(spec, [FAST, SLOW]), handle.snapshot().batch_costs
     sys.stderr.write(f"rows/s {speeds}; {costs}\n")
     by = {
@@ -145,15 +145,15 @@ def in_turn(
     handle: JobHandle, folder: Path, answers: dict[str, dict[str, Part]], *, is_back: bool
 ) -> dict[str, tuple[float, float]]:
     """Return samples/s of each method, by wall time and by processor time, one after the other."""
-    found = {}
+    measured_rates = {}
     for method in reversed(answers) if is_back else answers:
         apply(handle, answers[method])
         time.sleep(SETTLE_S)
         since_s = time.monotonic()
         time.sleep(MEASURE_S)
-        found[method] = rates(folder, since_s, answers[method])
-        sys.stderr.write(f"{method} {found[method]}\n")
-    return found
+        measured_rates[method] = rates(folder, since_s, answers[method])
+        sys.stderr.write(f"{method} {measured_rates[method]}\n")
+    return measured_rates
 
 
 def rates(folder: Path, since_s: float, parts: dict[str, Part]) -> tuple[float, float]:
@@ -171,12 +171,12 @@ def rates(folder: Path, since_s: float, parts: dict[str, Part]) -> tuple[float, 
 
 
 def figures(
-    found: list[dict[str, tuple[float, float]]], answers: dict[str, dict[str, Part]]
+    rounds: list[dict[str, tuple[float, float]]], answers: dict[str, dict[str, Part]]
 ) -> dict[str, object]:
     """Return the medians of the rounds' ratios, and what the workers were given."""
 
     def over(method: str, way: int) -> float:
-        return round(statistics.median(each["dd"][way] / each[method][way] for each in found), 3)
+        return round(statistics.median(each["dd"][way] / each[method][way] for each in rounds), 3)
 
     return {
         "dd_over_lb_allreduce": over("lb_bsp", 0),
@@ -184,7 +184,7 @@ def figures(
         "dd_over_lb_allreduce_by_cpu": over("lb_bsp", 1),
         "dd_over_even_allreduce_by_cpu": over("even", 1),
         "allreduce_samples_per_s": {
-            m: round(statistics.median(each[m][0] for each in found)) for m in answers
+            m: round(statistics.median(each[m][0] for each in rounds)) for m in answers
         },
         "allreduce_parts": {
             method: {node: f"{part.times} x {part.size}" for node, part in parts.items()}

@@ -64,8 +64,8 @@ def rows(data: DataSpec, n_round: int) -> dict[str, float]:
         shutil.rmtree(os.environ[FOLDER_VAR], ignore_errors=True)
         encoded = encoded_rows(data, features)
         assert encoded is not None
-        kept = ShardReader(data, features, encoded=encoded)
-        sides = (("encode_ms", plain), ("first_ms", kept), ("again_ms", kept))
+        cached = ShardReader(data, features, encoded=encoded)
+        sides = (("encode_ms", plain), ("first_ms", cached), ("again_ms", cached))
         rounds.append({name: ms_of(reader, shards) for name, reader in sides})
         assert encoded.uses.n_hit == encoded.uses.n_miss == len(shards), encoded.uses
     return medians(rounds)
@@ -80,12 +80,12 @@ def steps(n_round: int) -> dict[str, float]:
         losses = train_single(spec, features, encoded=encoded).losses
         return 1e3 * (time.process_time() - began_s) / len(losses), losses
 
-    kept = encoded_rows(spec.data, features)
-    one_pass(kept)  # warm
+    encoded = encoded_rows(spec.data, features)
+    one_pass(encoded)  # warm
     rounds = []
     for _ in range(n_round):
         encoding_ms, expected = one_pass(None)
-        again_ms, losses = one_pass(kept)
+        again_ms, losses = one_pass(encoded)
         assert losses == expected
         ratio = again_ms / encoding_ms
         rounds.append({"step_encoding_ms": encoding_ms, "step_ms": again_ms, "step_over_encoding": ratio})

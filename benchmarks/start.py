@@ -248,7 +248,7 @@ class Clusters:
 
 def medians(figures: Figures) -> dict[str, object]:
     """Return the median of each figure, and below `parts` those of its parts."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     parts: dict[str, dict[str, float]] = defaultdict(dict)
     for name, seconds in figures.items():
         whole, slash, part = name.partition("/")
@@ -256,8 +256,8 @@ def medians(figures: Figures) -> dict[str, object]:
         if slash:
             parts[f"{whole}_s"][part] = median
         else:
-            found[name] = median
-    return {**found, "parts": dict(parts)}
+            values[name] = median
+    return {**values, "parts": dict(parts)}
 
 
 def measure(rounds: int, seconds: float, root: str) -> dict[str, object]:
@@ -296,9 +296,9 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images set it; what is installed is compiled once
     with tempfile.TemporaryDirectory(prefix="dlr") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
-        found = measure(options.rounds, options.seconds, root)
+        figures = measure(options.rounds, options.seconds, root)
     took = {"seconds": round(time.monotonic() - began_s, 1)}
-    print(json.dumps({"benchmark": "start", **found, **took}))
+    print(json.dumps({"benchmark": "start", **figures, **took}))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class PlainMessage:
         self._at = addressof(message)
         self._frames, self._n_byte = message.frames, message.n_byte
         self._head = bytearray(_HEAD_BYTES)
-        self._held: Sequence[Any] = ()
+        self._buffers: Sequence[Any] = ()
         message.head = addressof(c_char.from_buffer(self._head))
         self.request, self.answer = message.request, message.answer
 
@@ -71,8 +71,8 @@ class PlainMessage:
         """Whether a message is an exchange that may be plain; its frames must live until it is answered."""
         if len(frames) > MOST_FRAMES:
             return False
-        self._held = [getattr(frame, "buffer", frame) for frame in frames]
-        for i, frame in enumerate(self._held):
+        self._buffers = [getattr(frame, "buffer", frame) for frame in frames]
+        for i, frame in enumerate(self._buffers):
             self._frames[i], self._n_byte[i] = _address(frame), len(frame)
         self._message.n_frame = len(frames)
         return server.reads(self._at)
@@ -93,7 +93,7 @@ class PlainMessage:
         message.rows, message.dense = _address(rows), _address(dense)
         message.reader = POINTER(Reader)() if reader is None else POINTER(Reader)(reader)
         is_answered = server.responds(self._at) == Outcome.ANSWERED
-        self._held = ()
+        self._buffers = ()
         if not is_answered:
             return None
         head = bytes(memoryview(self._head)[: message.n_head])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
     from dlrover_nb.core.runtime.store import ParameterStore
 
-    Kept = tuple[str, UnitGradients, Gradients]  # by which worker; of a skipped unit there are none
+    UnitOfWorker = tuple[str, UnitGradients, Gradients]  # of a skipped unit there are no gradients
 
 
 class OrderedSteps:
@@ -46,7 +46,7 @@ class OrderedSteps:
 
     def __init__(self, ages: UpdateAges, store: ParameterStore) -> None:
         self._ages, self._store = ages, store
-        self._kept: dict[int, dict[int, Kept]] = {}  # by step and number of the unit
+        self._units: dict[int, dict[int, UnitOfWorker]] = {}  # by step and number of the unit
         self._n_step: int | None = None  # applied; None: no request has said it
         self._workers: set[str] = set()
 
@@ -77,22 +77,22 @@ class OrderedSteps:
             self._store.check_push(*gradients)
         self._workers.add(worker)
         if self._n_step is not None and part.unit.step >= self._n_step:  # else its step has it already
-            self._kept.setdefault(part.unit.step, {})[part.unit.number] = worker, part, gradients
+            self._units.setdefault(part.unit.step, {})[part.unit.number] = worker, part, gradients
 
     def settle(self, n_step: int | None) -> None:
         """Apply what is kept of the first `n_step` steps, and drop the rest, before parameters leave."""
         if n_step is not None:
             self._apply_up_to(n_step)
-        self._kept = {}
+        self._units = {}
 
     def _apply_up_to(self, n_step: int) -> None:
         if self._n_step is None:
             self._n_step = n_step
-        for step in sorted(step for step in self._kept if step < n_step):
-            self._apply(self._kept.pop(step))
+        for step in sorted(step for step in self._units if step < n_step):
+            self._apply(self._units.pop(step))
         self._n_step = max(self._n_step, n_step)
 
-    def _apply(self, units: dict[int, Kept]) -> None:
+    def _apply(self, units: dict[int, UnitOfWorker]) -> None:
         """Apply one step: the mean over all rows of its units, which are added in their order."""
         parts = [units[number] for number in sorted(units)]
         used = [(part.n_row, gradients) for _, part, gradients in parts if not part.is_skipped]
