@@ -90,7 +90,7 @@ class RayMessages:
                 return
             os.dup2(before.descriptor, STDERR)
             os.close(before.descriptor)
-            if sys.stderr is before.stand_in:  # else somebody has put another in its place since
+            if sys.stderr is before.stand_in:  # else other code has replaced it since
                 sys.stderr = before.stderr
             ray = logging.getLogger("ray")
             ray.removeHandler(before.handler)

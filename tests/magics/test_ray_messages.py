@@ -88,6 +88,6 @@ os.write(2, b"shown\\n")
 """
 
 
-def test_a_standard_error_that_somebody_else_has_put_in_place_since_stays(own_home: Path) -> None:
+def test_a_standard_error_that_other_code_has_put_in_place_since_stays(own_home: Path) -> None:
     ran = run(REPLACED)
     assert (ran.stderr, ran.returncode) == ("shown\n", 0)

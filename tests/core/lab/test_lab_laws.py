@@ -284,7 +284,7 @@ def test_jobs_of_a_kind_begin_where_earlier_ones_ended() -> None:
     lab = replace(LAB, workload=workload)
     cold, warm = one_run(Contender("elastic-scheduling"), lab), one_run(WARM, lab)
     assert all(each.first_nodes == (2, 1) for each in cold.jobs)
-    assert warm.jobs[0].first_nodes == (2, 1), "it has nobody to learn from"
+    assert warm.jobs[0].first_nodes == (2, 1), "it has no others to learn from"
     assert max(each.first_nodes[0] for each in warm.jobs[1:]) > 2
     for name in ("start_workers", "start_ps"):
         assert MEASURES[name].of(warm) >= MEASURES[name].of(cold)

@@ -137,7 +137,7 @@ def ages_of(ps):
 @pytest.mark.parametrize("encryption", list(Encryption))
 @settings(deadline=None, max_examples=10)
 @given(actions=st.lists(ACTIONS, min_size=3, max_size=12))
-def test_sealed_messages_give_the_same_bits_and_ages_whoever_reads_them(encryption, actions):
+def test_sealed_messages_give_the_same_bits_and_ages_in_c_and_in_python(encryption, actions):
     with zmq.Context() as context, contextlib.ExitStack() as stack:
         both = [
             stack.enter_context(contextlib.closing(SealedPs(context, k, encryption))) for k in ("c", "numpy")
