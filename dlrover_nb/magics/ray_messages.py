@@ -44,9 +44,7 @@ class _Before:
     path: Path
     descriptor: int
     stderr: TextIO
-    stand_in: (
-        TextIO  # what `sys.stderr` is until then; `stderr` itself where that does not use the descriptor
-    )
+    stand_in: TextIO  # what `sys.stderr` is until then: `stderr` where that does not use the descriptor
     handler: logging.Handler
     propagates: bool
 
