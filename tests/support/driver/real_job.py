@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
 import time
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.driver.own import own_job
+from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.training.shards import Purpose
 from support.waiting import LIMIT_S, is_gone, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from dlrover_nb.core.structs.data.features import FeatureSpec
+    from dlrover_nb.core.structs.training.shards import Shard
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
 
 GOOD_AUC = 0.85
@@ -29,6 +34,23 @@ GOOD_AUC = 0.85
 
 def plan(workers: int = 1, ps: int = 1, *, worker_cpu: float = 0.5, ps_cpu: float = 0.4) -> ResourcePlan:
     return ResourcePlan(RolePlan(workers, worker_cpu, 512), RolePlan(ps, ps_cpu, 256))
+
+
+@contextlib.contextmanager
+def training_held_at(n_row: int) -> Iterator[None]:
+    """Grant no more rows to train once `n_row` of them are done.
+
+    How long nodes take to start and rows to train has no fixed ratio on a busy machine, so a job with plans to
+    change could be done before its nodes are there.
+    """
+    grant = ShardLedger.grant
+
+    def held(ledger: ShardLedger, owner: str, **most: int | None) -> Shard | None:
+        is_trained = ledger.split.purpose is Purpose.TRAIN and ledger.counts().n_sample_done >= n_row
+        return None if is_trained else grant(ledger, owner, **most)
+
+    with mock.patch.object(ShardLedger, "grant", held):
+        yield
 
 
 class TcpBackend(LocalBackend):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
-from support.driver.real_job import Job, plan, succeeded
+from support.driver.real_job import Job, plan, succeeded, training_held_at
 from support.plans.replayed import replay
 
 from dlrover_nb.core.basics import numerics
@@ -115,16 +115,16 @@ def test_publishing_a_snapshot_fits_no_model(
 
 
 def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start: Callable[..., Job]) -> None:
-    job = start(plan=plan(2, 1), n_epoch=4)  # after one alone the worker may have no shard left
-    job.until(lambda now: now.running and now.train.n_sample_done > 10_000)
-    n_killed = 0
+    job = start(plan=plan(2, 1), n_epoch=3)
     while not job.now.train.returned:  # a worker that dies between two shards holds none
-        killed, n_killed = job.kill(Role.WORKER), n_killed + 1
-        job.until(
-            lambda now, n=n_killed: sum("was lost: killed by signal 9" in line for line in now.story) == n
-        )
-        assert job.story_has(f"{killed} was lost")
-        job.until(lambda now: now.running == job.spec.plan)
+        n_row = job.now.train.n_sample_done + 10_000
+        with training_held_at(n_row + 30_000):
+            job.until(lambda now, n=n_row: now.running == job.spec.plan and now.train.n_sample_done > n)
+            killed = job.kill(Role.WORKER)
+            job.until(
+                lambda now, old=killed: now.running == job.spec.plan and old not in {n.id for n in now.nodes}
+            )
+            assert job.story_has(f"{killed} was lost: killed by signal 9")
     succeeded(job)
 
 
