@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.driver.driver_world import succeeded as played_to_its_end
-from support.driver.real_job import plan, succeeded
+from support.driver.real_job import plan, succeeded, training_held_at
 
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -49,8 +49,9 @@ def without_loss(job: Job) -> JobSnapshot:
 @pytest.mark.more
 def test_one_that_is_evicted_is_replaced_without_a_rollback(start: Callable[..., Job]) -> None:
     job = start(plan=plan(2, 2, ps_cpu=0.2), n_epoch=3, checkpoint_every_s=2.0)
-    evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
-    job.until(lambda now: now.running and ps_of(now) == {"ps-1", "ps-2"})
+    with training_held_at(2 * job.features.n_train):
+        evict(job.until(lambda now: now.running and now.train.n_sample_done > TRAINED), "ps-0")
+        job.until(lambda now: now.running and ps_of(now) == {"ps-1", "ps-2"})
     without_loss(job)
     assert job.story_has("ps-0 is being evicted; its parameters move to ps-2")
 

@@ -185,8 +185,11 @@ def test_a_killed_ps_is_restored_from_the_last_checkpoint(start: Callable[..., J
     several = plan(2, 1, ps_cpu=2.0)  # its threads serve at the same time
     job = start(n_epoch=2, checkpoint_every_s=1.0, plan=several)
     written = (job.folder / "checkpoints").glob
-    job.until(lambda now: any(written("*/manifest.json")) and now.phase is JobPhase.TRAINING and now.running)
-    killed = job.kill(Role.PS)
+    with training_held_at(job.features.n_train):
+        job.until(
+            lambda now: any(written("*/manifest.json")) and now.phase is JobPhase.TRAINING and now.running
+        )
+        killed = job.kill(Role.PS)
     end = succeeded(job)
     assert any(f"{killed} was lost" in line and "continuing from checkpoint" in line for line in end.story)
 

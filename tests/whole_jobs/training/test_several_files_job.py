@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from support.driver.real_job import plan, succeeded
+from support.driver.real_job import plan, succeeded, training_held_at
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.data.source import CENSUS_CODES, CENSUS_FILE
@@ -63,11 +63,14 @@ def test_every_row_of_several_files_is_trained_once_though_workers_die(
     features = make_features(data, ModelSpec())
     assert (len(features.files), features.n_train) == (N_FILE, 99_000)
     job = start(features, data=data, plan=plan(2, 1), n_epoch=2)
-    job.until(lambda now: now.train.done > 5)
-    first = job.kill(Role.WORKER)
-    job.until(lambda now: first not in {node.id for node in now.nodes if node.pid} and now.train.done > 10)
-    job.until(lambda now: any(node.role is Role.WORKER and node.pid for node in now.nodes))
-    job.kill(Role.WORKER)
+    with training_held_at(99_000):
+        job.until(lambda now: now.train.done > 5)
+        first = job.kill(Role.WORKER)
+        job.until(
+            lambda now: first not in {node.id for node in now.nodes if node.pid} and now.train.done > 10
+        )
+        job.until(lambda now: any(node.role is Role.WORKER and node.pid for node in now.nodes))
+        job.kill(Role.WORKER)
     succeeded(job)
 
 
