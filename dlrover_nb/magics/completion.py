@@ -99,7 +99,7 @@ def _values(session: Session, action: argparse.Action, job: str | None, fragment
     if isinstance(action.type, OneOf):
         return action.type.names
     match action.metavar:
-        case "FILE" | "ROWS":
+        case "FILE" | "ROWS" | "NAME|FILE":
             return _files(fragment)
         case "KEY=VALUE":
             return _settings(fragment)

@@ -219,6 +219,8 @@ def action(given):
             },
         ),
         ("submit --file j.yaml --wait", "submit", SUBMIT | {"file": "j.yaml", "wait": True}),
+        ("submit jobs/j.yml --wait", "submit", SUBMIT | {"file": "jobs/j.yml", "wait": True}),
+        ("submit -", "submit", SUBMIT | {"file": "-"}),
         (
             "submit ctr --file j.yaml --ps 2 --numeric age,price",
             "submit",

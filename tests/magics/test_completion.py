@@ -154,6 +154,7 @@ def test_candidates_fit_what_was_typed(text: str, expected: tuple[str, ...]) -> 
     [
         ("%dlrover import j", ("job.yaml", "jobs/")),
         ("%dlrover submit --file jobs/", ("jobs/ctr.yaml",)),
+        ("%dlrover submit jobs/", ("jobs/ctr.yaml",)),
         ("%dlrover export ctr-daily -o jo", ("job.yaml", "jobs/")),
         ("%dlrover import .h", (".hidden.yaml",)),
         ("%dlrover import ", ("job.yaml", "jobs/")),

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.magics.flags import flags_of
 from dlrover_nb.magics.parser import columns, number, setting, whole, widths
 from dlrover_nb.magics.verb import Verb, argument
 from dlrover_nb.magics.verbs.results import far_handle
-from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS
+from dlrover_nb.magics.verbs.start import SUBMIT_FLAGS, name_and_file
 
 if TYPE_CHECKING:
     from dlrover_nb.api.views.rehearsal_view import RehearsalView
     from dlrover_nb.magics.commands import Commands
     from dlrover_nb.magics.verb import Values
 
-FILES = (".yaml", ".yml")
 KEYS = ("batch_size", "global_batch", "seed", "overlap")  # beside those of data and model
 FLAGS = tuple(row for row in SUBMIT_FLAGS if row[1] in KEYS or row[1].partition(".")[0] in {"data", "model"})
 REHEARSE = (
@@ -48,10 +46,9 @@ REHEARSE = (
 def settings_of(values: Values) -> Values:
     """Collect the flags that are keys of a job file in ``settings``, as (path, value), and name the file."""
     given = [(path, values[path]) for _, path, *_ in FLAGS if values[path] is not None]
-    of_set, job, file = values["set"], values["job"], values["file"]
+    of_set = values["set"]
     assert isinstance(of_set, list)
-    if file is None and isinstance(job, str) and (job == "-" or Path(job).suffix in FILES):
-        job, file = None, job
+    job, file = name_and_file(values["job"], values["file"])
     names = ("workers", "rows", "seeds", "passes", "ways", "variation")
     return {"job": job, "file": file, "settings": (*of_set, *given), "options": {k: values[k] for k in names}}
 

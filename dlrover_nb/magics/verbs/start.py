@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrover_nb.api.views.unmanaged_view import UnmanagedJobView
@@ -237,8 +238,9 @@ SUBMIT_FLAGS: FlagTable = (
     ),
     ("--decline", "early_stopping.decline", number, "SHARE", "of all gained so far that counts as a gain"),
 )
+FILES = (".yaml", ".yml")
 SUBMIT = (
-    argument("name", metavar="NAME", nargs="?", help="name of the job"),
+    argument("name", metavar="NAME|FILE", nargs="?", help="name of the job, or its job file (.yaml)"),
     argument("--file", metavar="FILE", help="job file (YAML); flags override it"),
     *flags_of(SUBMIT_FLAGS),
     *(argument_of(field, path_of_size(field.name)) for field in SIZE_FIELDS),
@@ -287,17 +289,25 @@ def connect(commands: Commands, *, kind: str, address: str | None, **options: Un
     return commands.connect(kind, address, **options)
 
 
+def name_and_file(name: object, file: object) -> tuple[object, object]:
+    """Return the job and the job file that a line names: no name of a job ends as a file of YAML does."""
+    if file is None and isinstance(name, str) and (name == "-" or Path(name).suffix in FILES):
+        return None, name
+    return name, file
+
+
 def settings_of(values: Values) -> Values:
     """Collect the flags that are keys of a job file in ``settings``, as (path, value); the last one wins."""
+    job, file = name_and_file(values["name"], values["file"])
     paths = [path for _, path, *_ in SUBMIT_FLAGS] + [path_of_size(field.name) for field in SIZE_FIELDS]
     given = [(path, values[path]) for path in paths if values[path] is not None]
-    name = [("name", values["name"])] if values["name"] else []
+    name = [("name", job)] if job else []
     warm = [("warm_start", True)] if values["warm_start"] else []
     rows = [("start_from.rows", True)] if values["from_rows"] else []
     named: object = values["set"]
     assert isinstance(named, list)
     return {
-        "file": values["file"],
+        "file": file,
         "settings": (*named, *name, *given, *warm, *rows),
         "wait": values["wait"],
     }
