@@ -17,6 +17,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent, signed_percent
 from dlrover_nb.core.basics.waits import until_ready
 from dlrover_nb.core.commands.requests import Accept, Scale
@@ -105,7 +106,7 @@ def _leave(cluster: Cluster, console: Console) -> None:
     try:
         others = [j.name for j in cluster.jobs() if j.live and j.name != "demo" and not j.phase.is_final]
         console.print(
-            f"Ray is left running for {', '.join(others)}" if others else cluster.shutdown(force=True)
+            f"Ray is left running for {and_list(others)}" if others else cluster.shutdown(force=True)
         )
     except BackendError as error:
         console.print(f"Ray had already stopped: {error}")

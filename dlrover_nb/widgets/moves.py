@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.pareto.reasons import count_word
 from dlrover_nb.core.structs.plan.resources import Role, diff
 from dlrover_nb.widgets import units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.plan.resources import ResourcePlan, RoleChange
 
@@ -43,12 +42,12 @@ class Move:
     @property
     def order(self) -> str:
         """As an order: ``add one worker``."""
-        return _joined([f"{verb.order} {words}" for verb, words in self.parts])
+        return and_list([f"{verb.order} {words}" for verb, words in self.parts])
 
     @property
     def doing(self) -> str:
         """As what goes on: ``adding one worker``."""
-        return _joined([f"{verb.doing} {words}" for verb, words in self.parts])
+        return and_list([f"{verb.doing} {words}" for verb, words in self.parts])
 
 
 def move(before: ResourcePlan, after: ResourcePlan) -> Move:
@@ -57,12 +56,8 @@ def move(before: ResourcePlan, after: ResourcePlan) -> Move:
     more = [counted(c.added, c.role) for c in changes if c.added > 0]
     fewer = [counted(-c.added, c.role) for c in changes if c.added < 0]
     sizes = [_size_words(c) for c in changes if c.replaces_nodes]
-    parts = ((ADD, _joined(more)), (TAKE, f"{_joined(fewer)} away"), (GIVE, _joined(sizes)))
+    parts = ((ADD, and_list(more)), (TAKE, f"{and_list(fewer)} away"), (GIVE, and_list(sizes)))
     return Move(tuple(part for part, words in zip(parts, (more, fewer, sizes), strict=True) if words))
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
 def counted(n: int, role: Role) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import chance_words
 from dlrover_nb.core.structs.decisions.decisions import ProposalKind
 from dlrover_nb.core.structs.views import summary
@@ -65,5 +66,5 @@ def remedy(snapshot: JobSnapshot) -> str:
         for c in proposal.candidate.scale.changes
         if c.before.memory_mib != c.after.memory_mib
     )
-    what = ", ".join(changes) or str(proposal.candidate.scale)
+    what = and_list(changes) or str(proposal.candidate.scale)
     return f"{proposal.id} avoids it: {what}."

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.brain.queue_order import QueueState, first_of, share_of
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.planner.availability.waiting import free_of, largest_fitting
@@ -232,14 +233,14 @@ def _starts(
 def _never(unknown: Sequence[str]) -> str:
     if not unknown:
         return "it would not fit even if all jobs ended: it needs more machines or a smaller plan"
-    named = ", ".join(unknown[:MOST_NAMED]) + (" and others" if len(unknown) > MOST_NAMED else "")
+    named = and_list(unknown, most=MOST_NAMED)
     return f"we cannot say when it starts, because we do not know when {named} will end"
 
 
 def _in_words(in_s: float, ended: Sequence[str]) -> str:
     after = ""
     if ended:
-        named = ", ".join(ended[:MOST_NAMED]) + (" and others" if len(ended) > MOST_NAMED else "")
+        named = and_list(ended, most=MOST_NAMED)
         after = f", after {named}"
     if in_s <= 0:
         return f"it starts once each of its nodes fits on a machine, and jobs before it have started{after}"

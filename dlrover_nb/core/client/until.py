@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
@@ -92,7 +93,7 @@ def _slow(snapshot: JobSnapshot) -> str:
     if snapshot.mode is Mode.MANUAL:
         return "there are none in manual mode; mode suggest turns them on"
     names = dict.fromkeys(each.node for each in snapshot.stragglers)
-    return f"{', '.join(names)} slow" if names else "no node is slow now"
+    return f"{and_list(names)} {'is' if len(names) == 1 else 'are'} slow" if names else "no node is slow now"
 
 
 def _evidence(snapshot: JobSnapshot) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core import pricing
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import DlroverError
 from dlrover_nb.core.structs.decisions.actions import named
 from dlrover_nb.core.structs.decisions.commands import Action, AuditRow
@@ -159,7 +160,7 @@ def _not_in_quarantine(shard: int, snapshot: JobSnapshot) -> str:
     waiting = [each.shard for each in snapshot.quarantined]
     if shard in waiting:
         return ""
-    what = f"there are {', '.join(map(str, waiting))}" if waiting else "none is"
+    what = f"there are {and_list(waiting)}" if waiting else "none is"
     return (
         f"shard {shard} of job {snapshot.spec.name} must be in quarantine for a decision, but {what}; "
         "look at its shards again"
@@ -172,7 +173,7 @@ def _not_there(nodes: Iterable[str], snapshot: JobSnapshot) -> str:
     if not (missing := sorted(set(nodes) - names)):
         return ""
     return (
-        f"{', '.join(missing)} must be among the nodes of job {snapshot.spec.name}, got "
+        f"{and_list(missing)} must be among the nodes of job {snapshot.spec.name}, got "
         f"{', '.join(sorted(names)) or 'none'}; name one of these"
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.redaction import shown
 from dlrover_nb.core.commands import fields as f
 from dlrover_nb.core.commands.requests import Decides
@@ -145,7 +146,7 @@ def _check_all_named(snapshot: JobSnapshot, sizes: tuple[tuple[str, int], ...]) 
     if sizes and missing:
         raise InvalidValueError(
             f"batches must name each worker of job {snapshot.spec.name}, got {', '.join(sorted(given))}; "
-            f"give {', '.join(missing)} too"
+            f"give {and_list(missing)} too"
         )
 
 

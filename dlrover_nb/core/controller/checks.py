@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.controller.mitigations.mitigation_book import is_mitigation
 from dlrover_nb.core.controller.mitigations.mitigation_checks import check_action, check_answer
 from dlrover_nb.core.controller.state.undo_log import check_undo, check_version
@@ -214,4 +215,4 @@ def _check_store(plan: ResourcePlan, now: DecisionContext) -> None:
 def _broken(pins: Pins, plan: ResourcePlan) -> str:
     """Return the pins that a plan breaks, in words."""
     single = (Pins(**{name: getattr(pins, name)}) for name in Pins.__slots__)
-    return ", ".join(str(pin) for pin in single if not pin.allows(plan))
+    return and_list(str(pin) for pin in single if not pin.allows(plan))

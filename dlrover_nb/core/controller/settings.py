@@ -19,7 +19,7 @@ class ControllerSettings:
         A window closes after `window_s` once every worker has reported and did `min_window_iter` iterations
         (fewer would count iterations, not speed), or after `max_window_s`.
     settle_s
-        Time after a change of plan that is left out.
+        Time after a change of plan that is left out; a job's first plan has none to settle from.
     n_stable, stable_cv
         Steady: the last `n_stable` windows have a coefficient of variation below `stable_cv` (NEARCHUS).
     n_patience
@@ -66,7 +66,7 @@ class ControllerSettings:
     settle_s: float = 3.0
     n_stable: int = 5
     stable_cv: float = 0.05
-    n_patience: int = 12
+    n_patience: int = 8
     n_kept: int = 40
     n_outcome: int = 5
     refit_growth: float = 0.2

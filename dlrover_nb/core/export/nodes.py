@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.provenance import PREFIX, notes_of
@@ -129,7 +130,7 @@ def no_roles(what: str, job: JobSpec, among: Collection[Role] = ()) -> None:
     roles = () if job.foreign is None else job.foreign.roles
     if other := [each.name for each in roles if each.role not in among]:
         raise InvalidValueError(
-            f"{what} cannot have the roles {', '.join(other)} of job {job.name}; export pods"
+            f"{what} cannot have the roles {and_list(other)} of job {job.name}; export pods"
         )
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import CapacityError, InvalidValueError
 from dlrover_nb.core.greedy.bids import Array, Bids, Index, efficiency
 from dlrover_nb.core.greedy.improve import beam, fill, swap
@@ -237,7 +238,7 @@ def _sentence(names: tuple[str, ...], selection: Selection, more: Array, worth: 
     short = np.flatnonzero(more > selection.free)
     if not len(short):
         return "Its gain is negligible compared with that of other jobs."
-    needs = ", ".join(f"{more[r]:.4g} more {names[r]} ({selection.free[r]:.4g} free)" for r in short)
+    needs = and_list(f"{more[r]:.4g} more {names[r]} ({selection.free[r]:.4g} free)" for r in short)
     lacks = " and ".join(f"{more[r] - selection.free[r]:.4g} {names[r]}" for r in short)
     price = float(selection.prices @ np.maximum(more, 0))
     times = f", or if its gain weighed {price / worth:.2g} times as much" if price > worth else ""
@@ -311,6 +312,6 @@ def overfull(bids: Bids, capacity: Array, *, shrink: bool) -> CapacityError:
     """Return the error of jobs that hold more than there is."""
     totals = bids.present.sum(axis=0)
     pairs = zip(bids.resources, totals, capacity, strict=True)
-    over = ", ".join(f"{have:g} {name} of {most:g}" for name, have, most in pairs if have > most)
+    over = and_list(f"{have:g} {name} of {most:g}" for name, have, most in pairs if have > most)
     advice = "offer smaller plans or stop a job" if shrink else "allow shrinking, or stop a job"
     return CapacityError(f"jobs must not hold more than the capacity, they hold {over}; {advice}")

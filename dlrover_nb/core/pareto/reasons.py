@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST
 from dlrover_nb.core.structs.plan.resources import Role, diff
@@ -46,7 +47,7 @@ def change_words(before: ResourcePlan, after: ResourcePlan) -> str:
             words.append(f"{change.after.cpu:g} instead of {change.before.cpu:g} cpu per {name}")
         if change.before.memory_mib != change.after.memory_mib:
             words.append(f"{change.after.memory_mib} instead of {change.before.memory_mib} MiB per {name}")
-    return ", ".join(words) or "no change"
+    return and_list(words) or "no change"
 
 
 def reason(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.perf.terms import AXES, axes_of
 
@@ -93,7 +94,7 @@ def _table(frame: pd.DataFrame) -> Windows:
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
         raise InvalidValueError(
-            f"a table of samples needs the columns {', '.join(COLUMNS)}; missing: {', '.join(missing)}"
+            f"a table of samples needs the columns {and_list(COLUMNS)}; missing: {and_list(missing)}"
         )
     try:
         values = frame[list(COLUMNS)].to_numpy(dtype=np.float64)

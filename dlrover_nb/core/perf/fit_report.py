@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.perf import coefficients
 from dlrover_nb.core.perf.smooth import refit
 from dlrover_nb.core.perf.terms import TERMS
@@ -165,13 +166,15 @@ def _known(fit: Fitted) -> str:
     unknown = [term for term in fit.terms if not is_identified[term]]
     if not unknown:
         return "they show how long each part of a step takes."
-    return f"they do not show yet how long {_join(unknown)} take{'s' * (len(unknown) == 1)}{_because(fit)}."
+    return (
+        f"they do not show yet how long {and_list(unknown)} take{'s' * (len(unknown) == 1)}{_because(fit)}."
+    )
 
 
 def _because(fit: Fitted) -> str:
     axes = fit.evidence.axes.T
     constant = [_AXIS_WORDS[i] for i in fit.family.axes if np.ptp(axes[i]) == 0]
-    return f", because {_join(constant)} never varied" if constant else ", too few plans were tried"
+    return f", because {and_list(constant)} never varied" if constant else ", too few plans were tried"
 
 
 def _together(fit: Fitted) -> str:
@@ -182,7 +185,7 @@ def _together(fit: Fitted) -> str:
         largest = column.max()
         if largest > 0:
             groups.setdefault(np.round(column / largest, 9).tobytes(), []).append(term)
-    sums = [_join(terms) for terms in groups.values() if len(terms) > 1]
+    sums = [and_list(terms) for terms in groups.values() if len(terms) > 1]
     return f" We can only measure {' together, and '.join(sums)} together." if sums else ""
 
 
@@ -190,8 +193,4 @@ def _beyond_first(fit: Fitted) -> str:
     further = [term for term in fit.terms if term not in fit.family.terms]
     if not further or not len(fit.held_out):
         return ""
-    return f" The speeds also show that {_join([_FURTHER_WORDS[term] for term in further])}."
-
-
-def _join(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f" The speeds also show that {and_list([_FURTHER_WORDS[term] for term in further])}."

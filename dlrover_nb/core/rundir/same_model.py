@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.structs.data.column_types import PLAIN
 from dlrover_nb.core.structs.job.spec_choices import Embedding
 
@@ -96,8 +97,7 @@ def _columns(what: str, old: set[str], new: set[str]) -> Iterator[str]:
 
 
 def _names(names: set[str]) -> str:
-    more = f" and {len(names) - N_NAMED} more" if len(names) > N_NAMED else ""
-    return ", ".join(sorted(names)[:N_NAMED]) + more
+    return and_list(sorted(names), most=N_NAMED)
 
 
 def _text(value: object) -> str:

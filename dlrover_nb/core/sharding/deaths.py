@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs.training.shards import QuarantinedShard
 
@@ -59,8 +60,10 @@ class Deaths:
         """
         suspects = self.suspects()
         if shard not in suspects:
-            text = ", ".join(map(str, suspects)) or "none"
-            raise InvalidValueError(f"shard {shard} is not in quarantine; {text} is")
+            text = and_list(suspects) or "none"
+            raise InvalidValueError(
+                f"shard {shard} is not in quarantine; {text} {'are' if len(suspects) > 1 else 'is'}"
+            )
         self.forget(shard)
 
     def suspects(self) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.why.catalogue import Question
 from dlrover_nb.core.why.values import Answer, Quote, Sentence, Unit, Value, say
 
@@ -54,7 +55,7 @@ def _proposed(x: Subject, p: Proposal) -> Iterator[Sentence]:
         steps.append(("in place {applied} ago", x.since("applied", o.applied_at_s)))
     if u is not None:
         steps.append(("undone {undone} ago", x.since("undone", u.at_s)))
-    yield say(f"It was {', '.join(words for words, _ in steps)}.", *(value for _, value in steps))
+    yield say(f"It was {and_list(words for words, _ in steps)}.", *(value for _, value in steps))
 
 
 def _end(x: Subject) -> Iterator[Sentence]:

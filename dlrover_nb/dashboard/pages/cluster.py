@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.planner.availability.marginal_gains import (
     best_per_core,
     best_per_gib,
@@ -171,7 +172,7 @@ def _notes(
     """Return which jobs the gains leave out, and why."""
     notes = [Paragraph(f"{name} gave no answer: {why}", Tone.WARNING) for name, why in missing.items()]
     if unmeasured := sorted(set(answers) - {step.job for step in steps}):
-        names = ", ".join(unmeasured)
+        names = and_list(unmeasured)
         notes.append(Paragraph(f"Not measured for long enough to predict: {names}.", Tone.HINT))
     if words := left_out_words(n_all):
         notes.append(Paragraph(words, Tone.HINT))

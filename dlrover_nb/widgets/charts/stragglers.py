@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.straggler.detect import Heat, heat
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import units
@@ -80,9 +81,9 @@ class Columns:
             return (
                 f"Mean step over that of the other workers, in windows of "
                 f"{units.duration(self.window_s)}; found slow by the job's controller ({self.rule}): "
-                f"{', '.join(self.now)}."
+                f"{and_list(self.now)}."
             )
-        now = f"in the last window {', '.join(self.now)}" if self.now else "none in the last window"
+        now = f"in the last window {and_list(self.now)}" if self.now else "none in the last window"
         n_over = sum(cell.is_over for cell in self.cells)
         return (
             f"Mean step over that of the other workers, in windows of {units.duration(self.window_s)}; "

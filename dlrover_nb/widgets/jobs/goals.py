@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.structs.decisions.goals import VALUES, GoalKind
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Facts, Paragraph, Table, Tone, View
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def goals_view(answer: GoalAnswer, snapshot: JobSnapshot) -> View:
     """Return the answer for one job."""
-    title = f"A plan of {snapshot.title} for {', '.join(goal.text for goal in answer.goals)}"
+    title = f"A plan of {snapshot.title} for {and_list(goal.text for goal in answer.goals)}"
     if answer.plan is not None:
         return View(title, _met(answer, answer.plan, snapshot))
     blocks: list[Block] = [Paragraph("No plan meets all of these goals.", Tone.WARNING)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.straggler.costs import seconds_text
 from dlrover_nb.widgets import mitigations, units
 from dlrover_nb.widgets.blocks import Block, Paragraph, Table, Tone, View
@@ -69,7 +70,7 @@ def _found_words(review: Review, job: str) -> str:
     if not review.findings:
         return NOTHING
     nodes = dict.fromkeys(short_name(each.node, job) for each in review.findings)
-    return f"Slower than the others: {', '.join(nodes)}."
+    return f"Slower than the others: {and_list(nodes)}."
 
 
 def _row(node: NodeTimes, review: Review, job: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.numerics import stdtrit
 from dlrover_nb.core.rehearsal.curves import points_by_workers
 from dlrover_nb.core.rehearsal.ways import WayName
@@ -179,7 +180,7 @@ def _notes(result: Rehearsal, rows: tuple[PointRow, ...]) -> list[str]:
         n = f"{min(thin)}" if len({*thin}) == 1 else f"{min(thin)} or more"
         notes.append(FEW_PER_WORKER.format(n=n, least=LEAST_UPDATES))
     if diverged := sorted({run.delay.n_worker for run in result.runs if run.has_diverged}):
-        notes.append(DIVERGED.format(n=", ".join(map(str, diverged))))
+        notes.append(DIVERGED.format(n=and_list(diverged)))
     if result.n_seed < result.settings.n_seed:
         notes.append(f"It was interrupted after {result.n_seed} of {result.settings.n_seed} seeds.")
     return notes

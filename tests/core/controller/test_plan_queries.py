@@ -108,14 +108,14 @@ def why(job) -> str:
 
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
-    job.train(6)
+    job.train(3)
     assert why(job).startswith("Measuring 1w x 0.5 + 1p x 0.25: 1 window so far")
-    assert "5 in a row that agree, or 12 in all" in why(job)
+    assert "5 in a row that agree, or 8 in all" in why(job)
 
 
 def test_near_the_end_it_is_said_that_no_change_would_pay_off(make_job, words):
-    job = make_job(n_sample_total=42_667 * 30)
-    job.train(29)
+    job = make_job(n_sample_total=42_667 * 27)
+    job.train(26)
     assert why(job) == words
 
 

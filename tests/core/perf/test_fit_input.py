@@ -42,7 +42,7 @@ def test_columns_may_come_in_any_order_and_further_ones_are_ignored():
 
 
 def test_missing_columns_are_named():
-    with pytest.raises(InvalidValueError, match="missing: ps_cpu, samples_per_s"):
+    with pytest.raises(InvalidValueError, match="missing: ps_cpu and samples_per_s"):
         model().fit(SAMPLES.drop(columns=["ps_cpu", "samples_per_s"]))
 
 

@@ -160,7 +160,7 @@ HOLDERS = (
     [
         (0.5, 0.0, "Enough is free in total"),
         (1.5, 60.0, "When fast ends"),
-        (5.0, 900.0, "When fast, slow end"),
+        (5.0, 900.0, "When fast and slow end"),
         (7.5, None, "After stuck;"),
         (9.0, None, "Never at this size"),
     ],

@@ -34,6 +34,7 @@ from dlrover_nb.core.backends.local.record import (
     read_supervisor,
     write_submission,
 )
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.client.cluster import OfThisAccount, name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.client.link.rollcall import live_summaries
@@ -245,9 +246,7 @@ class LocalCluster(OfThisAccount):
         for folder in runs_here().values():
             _end_master(folder)
         sweep(jobs_folder())
-        return "no jobs are running on this machine any more" + f": {', '.join(running)} ended" * bool(
-            running
-        )
+        return "no jobs are running on this machine any more" + f": {and_list(running)} ended" * bool(running)
 
     def _stop_by_force(self, name: str, folder: Path) -> None:
         """Stop a job; where its master does not answer, end that and the nodes."""

@@ -42,6 +42,7 @@ from dlrover_nb.core.backends.ray.summaries import (
     job_names,
     master_of,
 )
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.waits import tell
 from dlrover_nb.core.client.cluster import name_taken, no_job, still_runs
 from dlrover_nb.core.client.handle import JobHandle
@@ -245,7 +246,7 @@ class RayCluster(SeesRayJobs):
         stop_head()
         sweep(jobs_folder())
         return f"local Ray at {self._address} has ended" + (
-            f", and with it {', '.join(running)}" * bool(running)
+            f", and with it {and_list(running)}" * bool(running)
         )
 
     def _running(self) -> list[str]:

@@ -1,9 +1,9 @@
 """From node reports to steady windows: which measurements a fit may use.
 
 A window holds about two seconds of reports of all workers of one running plan. Windows are left out while a
-change settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5 consecutive windows. On
-a machine that is never that steady, windows count after `n_patience` windows, with their scatter. Once
-steady, every further window of the plan counts.
+change of plan settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5 consecutive
+windows. On a machine that is never that steady, windows count after `n_patience` windows, with their scatter.
+Once steady, every further window of the plan counts.
 
 Each window is divided into what the plan did and what the host's other load took (`host_share`): of a
 worker's own work, and of its waits for PS in the part that PS themselves lost. Speeds are compared without
@@ -99,9 +99,10 @@ class SteadyWindows:
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
         """Restart with the plan that runs from `at_s` on (None: no plan is in place).
 
-        A plan that goes on after a pause, as for a checkpoint, is as steady as it was.
+        A plan that goes on after a pause, as for a checkpoint, is as steady as it was. The first plan has no
+        change to settle from: while it warms up its windows differ, and do not count.
         """
-        self._plan, self._from_s = plan, at_s + self._settings.settle_s
+        self._plan, self._from_s = plan, at_s if self._judged is None else at_s + self._settings.settle_s
         self._tallies, self._ps, self._opened_s = {}, {}, None
         if plan is None or plan == self._judged:
             return
@@ -143,7 +144,8 @@ class SteadyWindows:
 
     def _close(self, plan: ResourcePlan, at_s: float) -> ProfileSample | None:
         """Return the window, None when not exactly the plan's workers trained in it."""
-        tallies, ps, opened_s = self._tallies, self._ps, self._opened_s or at_s
+        tallies, ps = self._tallies, self._ps
+        opened_s = at_s if self._opened_s is None else self._opened_s
         self._tallies, self._ps, self._opened_s = {}, {}, None
         if len(tallies) != plan.worker.count or any(t.n_sample == 0 for t in tallies.values()):
             return None

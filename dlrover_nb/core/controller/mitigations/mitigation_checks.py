@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import CapacityError, InvalidValueError, NotFoundError, StaleDecisionError
 from dlrover_nb.core.structs.decisions.actions import (
     AdjustBatches,
@@ -158,8 +159,7 @@ def _check_nodes(names: Iterable[str], role: Role, now: MitigationContext) -> No
     nodes = now.nodes.workers if role is Role.WORKER else now.nodes.ps
     unknown = [name for name in names if name not in nodes]
     if unknown:
-        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
-        reporting = ", ".join(nodes[:MOST_NAMED]) + more or "none"
+        reporting = and_list(nodes, most=MOST_NAMED) or "none"
         raise NotFoundError(
             f"job {now.spec.name} has no {role.value} {unknown[0]} that has reported under this plan "
             f"(reporting: {reporting}); a node that has just started reports within seconds"

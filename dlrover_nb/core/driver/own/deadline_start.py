@@ -19,6 +19,7 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.deadline.configurator import DeadlineGoal, RatioRange, learn_configurator
 from dlrover_nb.core.deadline.training_rows import Setting, features_of, n_param_of, rows_of_history
@@ -221,5 +222,5 @@ def _why_sizes(configuration: Configuration, plan: ResourcePlan) -> str:
             margin = f"{percent(MARGIN - 1)} more are margin"
             words.append(f"A {name} gets {own.memory_mib} MiB: {peak}, and {margin}.")
     if same:
-        words.append(f"Finished jobs don't tell these needs, so they stay as they were: {', '.join(same)}.")
+        words.append(f"Finished jobs don't tell these needs, so they stay as they were: {and_list(same)}.")
     return " ".join(words)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.documents import jobset
 from dlrover_nb.core.export.documents.trainjob import CLUSTER_RUNTIME, NODE, PORT, RESERVED, STEP, TRAINER
@@ -140,7 +141,7 @@ def _job(name: str, program: Group, runtime: Group, unknown: list[str]) -> JobSp
         raise InvalidValueError("its command is that of the image; set spec.trainer.command")
     command = [str(word) for key in ("command", "args") for word in items(program, key)]
     if references := sorted({each for word in command for each in _VARIABLE.findall(word)}):
-        unknown.append(f"{', '.join(references)} in the command: variables are not put into commands here")
+        unknown.append(f"{and_list(references)} in the command: variables are not put into commands here")
     worker = ExternalRole(
         command=tuple(word.replace("$$(", "$(") for word in command),
         image=str(program.get("image") or ""),

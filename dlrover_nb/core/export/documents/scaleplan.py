@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.export.nodes import Options, fixed_plan, head
 from dlrover_nb.core.export.provenance import PREFIX, Provenance, context_of, notes_of
 from dlrover_nb.core.export.quantities import resources_of
@@ -90,5 +91,5 @@ def _rounding(plan: ResourcePlan) -> str:
     odd = (
         (role, plan.role(role).cpu) for role in Role if round(plan.role(role).cpu, 1) != plan.role(role).cpu
     )
-    changes = ", ".join(f"{cpu:g} cores of a {role} become {round(cpu, 1):g}" for role, cpu in odd)
+    changes = and_list(f"{cpu:g} cores of a {role} become {round(cpu, 1):g}" for role, cpu in odd)
     return f"DLRover reads cores in tenths: {changes}" if changes else ""

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.export.alone import job_file
 from dlrover_nb.core.export.documents.jobset import (
@@ -124,7 +125,7 @@ def _trainer(context: Context, options: Options, external: ExternalSpec) -> dict
     own = {variable["name"]: variable for variable in main.get("env", ())}
     if reserved := sorted(own.keys() & set(RESERVED)):
         raise InvalidValueError(
-            f"a TrainJob sets {', '.join(reserved)} itself, and its operator refuses them in a job's "
+            f"a TrainJob sets {and_list(reserved)} itself, and its operator refuses them in a job's "
             f"variables; leave them out of job {context.job.name}"
         )
     env = {**_rendezvous(context, external), **own}

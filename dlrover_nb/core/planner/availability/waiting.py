@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.pareto.space import PlanGrid, plan_grid, plan_of
 from dlrover_nb.core.planner.availability.feasibility import has_room
@@ -127,12 +128,12 @@ def end_of(wait: Wait, free: Capacity, holders: Sequence[Holder]) -> WaitEnd:
     for i, holder in enumerate(predictable):
         cpu, mib = cpu + holder.cpu, mib + holder.memory_mib
         if _is_enough(wait, cpu, mib):
-            names = ", ".join(h.job for h in predictable[: i + 1])
+            names = and_list(h.job for h in predictable[: i + 1])
             return WaitEnd(holder.left_s, f"When {names} {'end' if i else 'ends'} at the present speed.")
     unknown = [h for h in holders if h.left_s is None]
     all_cpu, all_mib = cpu + sum(h.cpu for h in unknown), mib + sum(h.memory_mib for h in unknown)
     if unknown and _is_enough(wait, all_cpu, all_mib):
-        names = ", ".join(h.job for h in unknown)
+        names = and_list(h.job for h in unknown)
         return WaitEnd(None, f"After {names}; no progress has been measured there to predict when.")
     return WaitEnd(
         None, "Never at this size: it needs more than all jobs here hold and the free room together."

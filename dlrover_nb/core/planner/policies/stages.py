@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core import pricing, warmstart
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.pareto.reasons import change_words
 from dlrover_nb.core.planner.advising.advice import Advice, Limits, PlannerSettings
 from dlrover_nb.core.planner.advising.improvement import advise
@@ -110,7 +111,7 @@ def post_scale(
 
 def protect_why(plan: ResourcePlan, needs: Sequence[MemoryNeed]) -> str:
     """Say why memory is needed and what the plan changes."""
-    given = ", ".join(f"{plan.role(n.role).memory_mib} MiB for each {n.role}" for n in needs)
+    given = and_list(f"{plan.role(n.role).memory_mib} MiB for each {n.role}" for n in needs)
     return f"To avoid running out of memory: {'; '.join(n.why for n in needs)}. This plan gives {given}."
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlrover_nb.core.basics.lists import and_list
+
 Limit = tuple[float | None, float | None]  # cores and MiB; None: not limited, or not known
 UNLIMITED: Limit = (None, None)
 
@@ -68,5 +70,4 @@ def _amount(limit: Limit, gpu: float | None) -> str:
     cpu, mib = limit
     given = ((cpu, "cores"), (mib, "MiB"), (gpu, "GPU" if gpu == 1 else "GPUs"))
     parts = [f"{amount:g} {unit}" for amount, unit in given if amount is not None]
-    *first, last = parts or [""]
-    return f"{', '.join(first)} and {last}" if first else last
+    return and_list(parts)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import Role, RolePlan
@@ -341,6 +342,4 @@ def _known(what: str, pairs: tuple[tuple[str, int], ...], among: tuple[tuple[str
 
 
 def _listed(texts: Iterable[str]) -> str:
-    named = list(texts)
-    rest = len(named) - MOST_NAMED
-    return ", ".join(named[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return and_list(texts, most=MOST_NAMED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.structs import _check
 from dlrover_nb.core.structs.plan.resources import CPU_STEP, MOST_NODES, ResourcePlan, RolePlan
@@ -70,7 +71,7 @@ class PlanBounds:
         """
         if self.max_workers is None or self.max_ps is None:
             raise InvalidValueError(
-                f"bounds must be complete to plan with, but {', '.join(self.open)} follow from the cluster; "
+                f"bounds must be complete to plan with, but {and_list(self.open)} follow from the cluster; "
                 "name them, or complete them for its machines"
             )
         return self.max_workers, self.max_ps

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.structs.plan.bounds import PlanBounds
 from dlrover_nb.core.structs.plan.capacity import in_steps
 
@@ -85,7 +86,7 @@ def bounds_words(own: PlanBounds, complete: PlanBounds) -> str:
         f"plans may have up to {workers} worker{'s' * (workers != 1)} of {_range(complete.worker_cpus)} and "
         f"{ps} PS of {_range(complete.ps_cpus)}"
     )
-    return f"{words}; {', '.join(own.open)} follow from the cluster" if own.open else words
+    return f"{words}; {and_list(own.open)} follow from the cluster" if own.open else words
 
 
 def _range(cpus: tuple[float, ...]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.redaction import BareReason
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class QuarantinedShard:
     killed: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"shard {self.shard} (rows {self.start} to {self.stop}) ended {', '.join(self.killed)}"
+        return f"shard {self.shard} (rows {self.start} to {self.stop}) ended {and_list(self.killed)}"
 
 
 MOST_NAMED = 10  # rows that a report names

@@ -19,6 +19,7 @@ from dlrover_nb.core.backends.kubernetes.client.api_errors import (
     NotThere,
     OverQuota,
 )
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.manifests import kinds
 from dlrover_nb.core.manifests.kinds import Doc, Kind
 
@@ -77,7 +78,7 @@ def _dry_run(api: Api, document: Doc) -> DryRunResult:
     except ApiError as error:
         return _rejected(what, error, place or api.namespace)
     lost = sorted(_lost(document, made))
-    words = f"the server does not know {', '.join(lost[:3])}, and drops it" if lost else ""
+    words = f"the server does not know {and_list(lost, most=3)}, and drops it" if lost else ""
     return DryRunResult(what, is_wrong=not _HARMLESS.issuperset(lost), words=words)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.external.changes import elastic_worlds
 from dlrover_nb.core.master.external.job.node_set import plan_of
 from dlrover_nb.core.master.external.job.reported_state import ReportedState
@@ -66,7 +67,7 @@ class ElasticState(ReportedState):
             self._late_since_s = at_s
         if at_s > self._late_since_s + elastic_worlds.LATE_S and not self._has_told_late:
             self._has_told_late = True
-            words = f"training waits for {', '.join(late)}, whose processes have not joined the others"
+            words = f"training waits for {and_list(late)}, whose processes have not joined the others"
             self._note(f"{words}: they have stopped, or cannot reach the master", at_s)
 
     def _drop_shares(self, at_s: float) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlrover_nb.core.basics.lists import and_list
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -61,4 +63,4 @@ def place(
 def _rule(together: Collection[str], apart: Collection[str]) -> str:
     """Return what a machine has to be, in words."""
     named = {"with": together, "without": apart}
-    return " and ".join(f"{word} {', '.join(roles)}" for word, roles in named.items() if roles)
+    return " and ".join(f"{word} {and_list(roles)}" for word, roles in named.items() if roles)

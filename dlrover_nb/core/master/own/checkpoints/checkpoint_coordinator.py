@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.own.checkpoints import peer_copies
 from dlrover_nb.core.master.own.state.state import RestorableCheckpoint, Stage, Writing
 from dlrover_nb.core.master.shared.orders import (
@@ -275,7 +276,7 @@ def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
             continue  # see `copy_coordinator`
         limit_s = disk_limit_s if writing.is_ordered else PREPARE_LIMIT_S
         if at_s > writing.since_s + limit_s:
-            names = ", ".join(node.id for node in _unfinished(state, writing))
+            names = and_list(node.id for node in _unfinished(state, writing))
             why = f"{names} did not finish it within {limit_s:g} s; the next one has to wait for that"
             if not writing.is_ordered:
                 why = f"its place did not answer within {limit_s:g} s"
@@ -338,7 +339,7 @@ def loaded(state: JobState) -> str:
     n_from_files = n_read - n_from_memory - n_from_peers
     counts = {"memory": n_from_memory, "copies of peers": n_from_peers, "files": n_from_files}
     places = [place for place, n in counts.items() if n] or ["files"]
-    where = ", ".join(places[:-1]) + " and " * (len(places) > 1) + places[-1]
+    where = and_list(places)
     if len(places) > 1:
         where += f" ({counts[places[-1]]} of {n_read} parts)"
     return f"{source_name(state)} was loaded from {where}" + (_came_back(state) if n_from_peers else "")

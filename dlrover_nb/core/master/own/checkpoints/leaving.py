@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
 from dlrover_nb.core.structs.job.spec_choices import Migration
 from dlrover_nb.core.structs.plan.capacity import n_more
@@ -79,7 +80,7 @@ def note_move(state: JobState, at_s: float) -> None:
     assert state.move is not None
     members = state.move.group.nodes
     there = [name for name in members if name not in state.group.nodes] or members
-    _note(state, f"move to {', '.join(there)}", at_s)
+    _note(state, f"move to {and_list(there)}", at_s)
 
 
 def note_restart(state: JobState, at_s: float) -> None:
@@ -94,7 +95,7 @@ def _note(state: JobState, what: str, at_s: float) -> None:
     if nodes and loses_members(state):
         verb, whose = ("is", "its") if len(nodes) == 1 else ("are", "their")
         done = "being evicted" if any(node.is_leaving for node in nodes) else "replaced"
-        names = ", ".join(node.id for node in nodes)
+        names = and_list(node.id for node in nodes)
         state.note(f"{names} {verb} {done}; {whose} parameters {what}", at_s)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets, carried_over, next_members
 from dlrover_nb.core.master.own.state.state import Move, PsGroup, Stage
@@ -111,7 +112,7 @@ def _progress(state: JobState, move: Move) -> str:
     n_sent = sum(each.n_byte_sent for each in move.reports.values())
     n_left = sum(each.n_byte_left for each in move.reports.values())
     old = state.group.nodes if state.group else ()
-    there = ", ".join(name for name in move.group.nodes if name not in old) or ", ".join(move.group.nodes)
+    there = and_list([name for name in move.group.nodes if name not in old] or move.group.nodes)
     share = n_sent / max(1, n_sent + n_left)
     return f"moving {(n_sent + n_left) / _GB:.2g} GB to {there}: {percent(share)}"
 

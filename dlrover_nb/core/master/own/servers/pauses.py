@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.wire.messages import Pause
 
@@ -82,7 +83,7 @@ def _give_up(state: JobState, at_s: float) -> None:
     for node in late:
         node.is_training = False  # the order to train, which follows, ends the pause for them too
     state.enter(Stage.SERVING, at_s)
-    names = ", ".join(node.id for node in late)
+    names = and_list(node.id for node in late)
     state.note(
         f"{names} could not pause within {PATIENCE_S:g} s: a batch takes that long, or a parameter server "
         f"does not answer; training goes on, and we try again in {AGAIN_S:g} s",
