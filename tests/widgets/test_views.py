@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.views.snapshot import ROOM, NodePhase, NodeView
 from dlrover_nb.core.why import Question, answers
 from dlrover_nb.magics.arguments import GRAMMAR
 from dlrover_nb.magics.verbs.command_verbs import sizes_of
-from dlrover_nb.widgets.blocks import Paragraph, Table, View
+from dlrover_nb.widgets.blocks import Facts, Paragraph, Table, View
 from dlrover_nb.widgets.charts import breakdown
 from dlrover_nb.widgets.jobs.logs import logs_view
 from dlrover_nb.widgets.jobs.status import nodes_blocks, rate_words, status_view
@@ -111,6 +111,18 @@ def test_why_without_measurements_does_not_say_that_nothing_binds():
     assert "no limit:" in why_view(explanation(binding=()), b.snapshot()).text()
 
 
+@for_each("phase", [JobPhase.TRAINING, JobPhase.SUCCEEDED])
+def test_why_there_is_no_answer_is_said_once_for_all_such_questions(phase):
+    snapshot = replace(b.snapshot(), phase=phase)
+    asked = explanation(plan=b.NOW_PLAN, proposal=None, candidate=None, baseline=None)
+    facts = next(block for block in why_view(asked, snapshot).blocks if isinstance(block, Facts))
+    names, texts = zip(*facts.rows, strict=True)
+    assert len(set(texts)) == len(texts)
+    unknown = [str(a.question.number) for a in answers(asked, snapshot) if not a.is_known]
+    assert len(unknown) > 1
+    assert re.findall(r"\d", names[-1]) == unknown
+
+
 def test_what_limits_the_running_plan_is_in_the_answer_to_why():
     words = "The network of a PS is the bottleneck"
     assert words not in why_view(explanation(), b.snapshot()).text()
@@ -177,7 +189,7 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
 
     (nothing,), (one,), (all_of_them,) = told(), told("gradients"), told("gradients", "updates", "sync")
     assert "16 ms. We can only measure its parts together" in nothing.text
-    assert one.rows == (("gradients", "8 ms", "50 %"), ("updates, sync", "8 ms", "50 %"))
+    assert one.rows == (("gradients", "8 ms", "50 %"), ("updates and sync", "8 ms", "50 %"))
     assert "We can only measure these two together." in one.note
     assert [name for name, *_ in all_of_them.rows] == ["gradients", "updates", "sync"]
     assert not all_of_them.note

@@ -33,11 +33,7 @@ def _running(x: Subject) -> Iterator[Sentence]:
         yield say("Its present plan has run for {age}.", x.since("age", began_s))
     else:
         length = Value("length", max(s.ended_at_s - began_s, 0.0), Unit.TIME)
-        yield say(
-            "Its last plan ran for {length}; the job ended {ended} ago.",
-            length,
-            x.since("ended", s.ended_at_s),
-        )
+        yield say("Its last plan ran for {length}, until the job ended.", length)
 
 
 def _proposed(x: Subject, p: Proposal) -> Iterator[Sentence]:

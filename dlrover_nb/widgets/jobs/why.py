@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.fit import FitReport
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot
-    from dlrover_nb.core.why import Question
+    from dlrover_nb.core.why import Answer, Question
 
 FINISH = "finish in"
 FAR = 4.0  # times the cores of the largest plan on the front
@@ -51,6 +51,7 @@ LEAST_REST = 0.005  # of a step: less is shown as none
 _PART_WORDS = {REST: PHRASES[REST], HOST: "other work on the host"}
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "No prediction yet: we are still measuring the plan that runs."
+ENDED = "No prediction: the job has ended."
 
 
 def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question | None = None) -> View:
@@ -59,8 +60,19 @@ def why_view(explanation: Explanation, snapshot: JobSnapshot, question: Question
     title = _why_title(explanation, snapshot)
     if question is not None:
         return View(title, tuple(Paragraph(f"{each.question.asks} {each.words}") for each in replies))
-    facts = Facts(tuple((f"{each.question.number} {each.question.asks}", each.words) for each in replies))
-    return View(title, (facts, *_grounds(explanation, snapshot)))
+    return View(title, (Facts(_answer_facts(replies)), *_grounds(explanation, snapshot)))
+
+
+def _answer_facts(replies: Sequence[Answer]) -> tuple[tuple[str, str], ...]:
+    """Return each answer, and once at the end, for all questions that it stops, why there is none."""
+    facts = [
+        (f"{each.question.number} {each.question.asks}", each.words) for each in replies if each.is_known
+    ]
+    unknown: dict[str, list[str]] = {}
+    for each in replies:
+        if not each.is_known:
+            unknown.setdefault(each.words, []).append(str(each.question.number))
+    return (*facts, *((f"{and_list(numbers)} No answer", words) for words, numbers in unknown.items()))
 
 
 def _grounds(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
@@ -95,7 +107,8 @@ def _why_title(e: Explanation, snapshot: JobSnapshot) -> str:
 def _gain_blocks(e: Explanation, snapshot: JobSnapshot) -> tuple[Block, ...]:
     money = currency(snapshot)
     if e.candidate is None:
-        return (Paragraph(UNKNOWN), *((Facts(_binding(e)),) if e.binding else ()))
+        text = ENDED if snapshot.phase.is_final else UNKNOWN
+        return (Paragraph(text), *((Facts(_binding(e)),) if e.binding else ()))
     if e.baseline is None or e.plan == e.baseline.plan:
         return (Facts((*_as_it_runs(e.candidate, snapshot), *_binding(e))),)
     when = _when(e, snapshot)

@@ -292,7 +292,6 @@ class Recount:
         return {
             "age": lambda: self.ago(applied_s),
             "length": lambda: s.ended_at_s - applied_s,
-            "ended": lambda: self.ago(s.ended_at_s),
             "proposed": lambda: self.ago(p.created_at_s),
             "answered": lambda: self.ago(self.decision.at_s),
             "closed": lambda: self.ago(p.closed_at_s),
@@ -395,9 +394,8 @@ def known_words(explanation: Explanation, snapshot: JobSnapshot) -> set[str]:
 
 def _changed(before: ResourcePlan, after: ResourcePlan) -> str:
     """Say a change as a person would: nodes, then cores, then memory of each role."""
-    return ", ".join(
-        _parts("worker", before.worker, after.worker, "s") + _parts("PS", before.ps, after.ps, "")
-    )
+    *first, last = _parts("worker", before.worker, after.worker, "s") + _parts("PS", before.ps, after.ps, "")
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _parts(name: str, a: RolePlan, b: RolePlan, plural: str) -> Iterable[str]:
