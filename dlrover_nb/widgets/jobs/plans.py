@@ -288,7 +288,7 @@ def plans_table(before: ResourcePlan, after: ResourcePlan, name: str) -> Table:
 def fit_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
     """Return the fitted coefficients; one that the data does not determine shows no number to trust."""
     if snapshot.fit is None:
-        return (Paragraph(f"Fit: {fit_words(None)}."),)
+        return (Paragraph(f"Fit: {fit_words(None, is_over=snapshot.phase.is_final)}."),)
     return fit_tables(snapshot.fit)
 
 

@@ -129,7 +129,7 @@ def summary_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("throughput", rate_words(snapshot)),
         ("training", progress_words(snapshot.train)),
         ("loss", f"{snapshot.loss:.4f}" if snapshot.loss is not None else units.MISSING),
-        ("fit", fit_words(snapshot.fit)),
+        ("fit", fit_words(snapshot.fit, is_over=snapshot.phase.is_final)),
         ("evaluation", evaluation_words(snapshot)),
     ]
     facts[6:6] = _limit_facts(snapshot)
@@ -248,10 +248,10 @@ def progress_words(counts: ShardCounts) -> str:
     )
 
 
-def fit_words(fit: FitReport | None) -> str:
-    """Describe the data behind the fit."""
+def fit_words(fit: FitReport | None, *, is_over: bool = False) -> str:
+    """Describe the data behind the fit; `is_over`: no more will come."""
     if fit is None:
-        return "none yet: no steady samples"
+        return "none: the job had no steady samples" if is_over else "none yet: no steady samples"
     if not fit.n_sample:
         return fit.note
     return (

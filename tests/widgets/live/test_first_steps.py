@@ -67,6 +67,12 @@ def test_a_model_that_learnt_from_other_jobs_alone_has_no_error_of_this_job() ->
     assert fit_words(replace(TRAINED.fit, n_sample=0, n_plan=0, mape=0.0, note=note)) == note
 
 
+@pytest.mark.parametrize("phase", list(JobPhase))
+def test_only_a_job_that_goes_on_promises_a_fit(phase: JobPhase) -> None:
+    text = status_view(replace(TRAINED, phase=phase, fit=None), None).text()
+    assert ("none yet: no steady samples" in text) is not phase.is_final
+
+
 def test_a_job_that_ended_without_an_evaluation_does_not_promise_one() -> None:
     bare = replace(TRAINED, evaluation=None, rounds=())
     assert evaluation_words(bare) == "not yet"
