@@ -1,4 +1,4 @@
-"""Functions of scipy that decisions use, imported at their first call.
+"""Numerical functions that decisions use; those of scipy are imported at their first call.
 
 scipy is a third of the time that a master's process takes to start, and nothing of it is needed before a job
 has trained for a while. So modules that a master imports take these functions from here. The first call takes
@@ -7,11 +7,14 @@ has trained for a while. So modules that a master imports take these functions f
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -25,6 +28,19 @@ def load() -> None:
     """Import what the functions need, so that none of them does it at its first call; for any thread."""
     from scipy import optimize, special  # noqa: F401, PLC0415 - see the module
     from scipy.linalg import lapack  # noqa: F401, PLC0415 - see the module
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let libraries of linear algebra compute in one thread meanwhile, in the whole process.
+
+    Matrices of a fit are small: with more threads each of them waits for the others most of its time, and a
+    lab took three times the CPU time for the same result.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - see the module
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 def nnls(rows: Array, target: Array) -> tuple[Array, float]:

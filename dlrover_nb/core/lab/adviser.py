@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.bottleneck import JobUse, NodeUse, PlanUse
@@ -99,7 +100,7 @@ class LazyAnalysis(Analysis):
             case "completion":
                 values = {"completion": Completion(self.situation, self.model)}
             case "grid" | "space" | "predictions" | "cost" | "n_plan":
-                whole = analyse(self.situation, model=self.model)
+                whole = analyse(self.situation, model=self.model, completion=self.completion)
                 values = {n: getattr(whole, n) for n in ("grid", "space", "predictions", "cost", "n_plan")}
             case _:
                 raise AttributeError(name)
@@ -126,6 +127,11 @@ class MeasuredAnalysis(Analysis):
         object.__setattr__(self, "speeds", means)
 
     speeds: dict[Axes, float]
+
+    @cached_property
+    def current(self) -> Candidate:
+        """The plan that runs."""
+        return self.candidate(self.situation.plan)
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return plans without reasons: at their measured speed; one that never ran, at the present one."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlrover_nb.core import usercode
+from dlrover_nb.core.basics.numerics import one_thread
 from dlrover_nb.core.driver.policies import find_policy
 from dlrover_nb.core.lab.cluster_run import ClusterRun
 from dlrover_nb.core.lab.lab_file import OwnPolicy, policy_of
@@ -53,12 +54,13 @@ def run_lab(
     source = _Source(lab.workload, history)
     workloads = {seed: source.jobs(seed) for seed in lab.seeds}
     runs: dict[str, list[RunResult]] = {each.name: [] for each in lab.contenders}
-    for contender in lab.contenders:
-        for seed, jobs in workloads.items():
-            progress(contender.name, seed)
-            decide = policies[contender.name]
-            run = ClusterRun(jobs, lab.machines, contender, decide, world=lab.world, seed=seed)
-            runs[contender.name].append(run.run(seed))
+    with one_thread():
+        for contender in lab.contenders:
+            for seed, jobs in workloads.items():
+                progress(contender.name, seed)
+                decide = policies[contender.name]
+                run = ClusterRun(jobs, lab.machines, contender, decide, world=lab.world, seed=seed)
+                runs[contender.name].append(run.run(seed))
     first = runs[lab.contenders[0].name]
     jobs = workloads[lab.seeds[0]]
     return LabResult(

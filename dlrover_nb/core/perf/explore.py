@@ -97,17 +97,21 @@ def next_experiment(
         return None
     batch = batch_of(trials.axes)
     after_s = now.left_s - effort.measure_s - 2 * effort.pause_s
-    slower = np.maximum(1 - model.predict(trials.axes, batch).samples_per_s / now.samples_per_s, 0)
+    predicted = model.predict(trials.axes, batch)
+    tried, aimed = (model.log_draws(each.axes, batch_of(each.axes)) for each in (trials, targets))
+    slower = np.maximum(1 - predicted.samples_per_s / now.samples_per_s, 0)
     dearer = np.maximum(trials.cost / now.cost - 1, 0) * PER_MONEY
     lost_s = effort.measure_s * (slower + dearer) + 2 * effort.pause_s
-    itself = _drawn_worth(model, batch_of, trials, now).mean(axis=1)
-    gain = np.maximum(_expected_gains(model, batch_of, trials, targets, now), itself)
-    worth = plausible_worth(model, batch_of, trials, now)
+    itself = _drawn_worth(tried, batch, trials, now).mean(axis=1)
+    mean = np.log(targets.axes[:, 0] * batch_of(targets.axes)) - aimed.mean(axis=1)
+    gain = np.maximum(_expected_gains(model, (tried, aimed), mean, targets, now), itself)
+    worth = _worth(predicted.mean_high, trials.cost, now)
     value = np.where(worth > 0, _trust(model) * gain * after_s - lost_s, 0.0)
     best = int(np.argmax(value))
     if value[best] <= 0:
         return None
-    removes = _removed_shares(model, batch_of, trials.axes[[best]], targets, now)
+    weights = plausible_worth(model, batch_of, targets, now)
+    removes = _removed_shares(model, tried[[best]], aimed, weights)
     return Experiment(best, float(removes[0]))
 
 
@@ -137,29 +141,36 @@ def _worth(samples_per_s: Array, cost: Array, now: Present) -> Array:
     return np.maximum(np.maximum(faster, cheaper), 0)
 
 
-def _drawn_worth(model: ThroughputModel, batch_of: BatchOf, plans: Options, now: Present) -> Array:
-    """Return the worth of each plan in each draw: shape (n_plans, n_draw)."""
-    batch = batch_of(plans.axes)
-    speed = (plans.axes[:, 0] * batch)[:, None] / np.exp(model.log_draws(plans.axes, batch))
+def _drawn_worth(log_draws: Array, batch: Array, plans: Options, now: Present) -> Array:
+    """Return the worth of each plan in each draw of log T_iter: shape (n_plans, n_draw)."""
+    speed = (plans.axes[:, 0] * batch)[:, None] / np.exp(log_draws)
     return _worth(speed, plans.cost[:, None], now)
 
 
 def _expected_gains(
-    model: ThroughputModel, batch_of: BatchOf, trials: Options, targets: Options, now: Present
+    model: ThroughputModel, draws: tuple[Array, Array], log_speed: Array, targets: Options, now: Present
 ) -> Array:
     """Return by how much the worth of the best target is expected to grow by measuring each trial.
 
     A measurement that is one standard error off its prediction moves the mean of each target by the targets'
     covariance with it over that error.
+
+    Parameters
+    ----------
+    draws
+        log T_iter of the trials and of the targets under each draw.
+    log_speed
+        Mean log throughput of the targets.
     """
-    aimed, tried = (model.log_draws(o.axes, batch_of(o.axes)) for o in (targets, trials))
-    mean = np.log(targets.axes[:, 0] * batch_of(targets.axes)) - aimed.mean(axis=1)
+    tried, aimed = draws
     covariance = _centred(aimed) @ _centred(tried).T / model.n_draw  # (n_targets, n_trials)
     error2 = tried.var(axis=1) + model.error_**2 + model.evidence_.noise**2
     moved = covariance / np.sqrt(error2)
     nodes, weights = np.polynomial.hermite_e.hermegauss(N_NODE)
-    best = [_best_worth(mean[:, None] - moved * node, targets, now) for node in nodes]
-    return np.asarray(weights @ np.array(best) / weights.sum() - _best_worth(mean[:, None], targets, now))
+    best = [_best_worth(log_speed[:, None] - moved * node, targets, now) for node in nodes]
+    return np.asarray(
+        weights @ np.array(best) / weights.sum() - _best_worth(log_speed[:, None], targets, now)
+    )
 
 
 def _best_worth(log_speed: Array, plans: Options, now: Present) -> Array:
@@ -173,17 +184,14 @@ def _best_worth(log_speed: Array, plans: Options, now: Present) -> Array:
     return np.asarray(np.maximum(worth, saved * PER_MONEY))
 
 
-def _removed_shares(
-    model: ThroughputModel, batch_of: BatchOf, trials: Array, targets: Options, now: Present
-) -> Array:
+def _removed_shares(model: ThroughputModel, tried: Array, aimed: Array, worth: Array) -> Array:
     """Return, per trial, the worth-weighted share of the targets' variance that measuring it explains."""
-    worth = plausible_worth(model, batch_of, targets, now)
-    tried, aimed = (_centred(model.log_draws(axes, batch_of(axes))) for axes in (trials, targets.axes))
+    tried, aimed = _centred(tried), _centred(aimed)
     covariance = aimed @ tried.T / model.n_draw  # (n_targets, n_trials)
     error = model.error_**2 + model.evidence_.noise**2
     explained = covariance**2 / (np.mean(tried**2, axis=1) + error)
     total = float(worth @ np.mean(aimed**2, axis=1))
-    return np.asarray(worth @ explained / total) if total > 0 else np.zeros(len(trials))
+    return np.asarray(worth @ explained / total) if total > 0 else np.zeros(len(tried))
 
 
 def _centred(draws: Array) -> Array:

@@ -83,7 +83,7 @@ class Analysis:
     @cached_property
     def current(self) -> Candidate:
         """The plan that runs."""
-        return self.candidate(self.situation.plan)
+        return self.completion.present
 
     @cached_property
     def smaller(self) -> Candidate:
@@ -308,7 +308,9 @@ def fitted(situation: Situation) -> ThroughputModel:
     return model.fit(situation.samples)
 
 
-def analyse(situation: Situation, *, model: ThroughputModel | None = None) -> Analysis:
+def analyse(
+    situation: Situation, *, model: ThroughputModel | None = None, completion: Completion | None = None
+) -> Analysis:
     """Fit the model to the situation's samples and predict the shortlisted plans.
 
     Where no plan is allowed at all the front is empty (`Analysis.why_empty`): the job goes
@@ -318,6 +320,8 @@ def analyse(situation: Situation, *, model: ThroughputModel | None = None) -> An
     ----------
     model
         A fitted model; None fits one.
+    completion
+        Of this situation by this model; None makes one.
 
     Raises
     ------
@@ -329,7 +333,7 @@ def analyse(situation: Situation, *, model: ThroughputModel | None = None) -> An
     space, n_plan = plans_to_weigh(rough, rng=np.random.default_rng(0))  # a replay gives the same result
     if situation.beside is not None:
         space = reachable(space, situation.capacity, situation.beside)
-    completion = Completion(situation, fit)
+    completion = completion or Completion(situation, fit)
     predictions = completion.predict(space.axes)
     cost = rough.cost(space.axes)
     return Analysis(

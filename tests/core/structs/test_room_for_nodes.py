@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, n_more
+from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape, fits, n_more, n_more_of_each
 from dlrover_nb.core.structs.plan.resources import Need
 
 shapes = st.builds(
@@ -36,3 +36,14 @@ def test_a_limit_is_all_that_a_limit_changes(machines, present, need, most):
     assert n_more(capacity, present, need, at_most=most) <= most
     if n_more(capacity, present, need, at_most=MOST) >= most:
         assert n_more(capacity, present, need, at_most=most) == most
+
+
+@given(
+    st.lists(shapes, min_size=1, max_size=3),
+    st.lists(nodes, max_size=6),
+    st.lists(st.tuples(nodes, st.integers(0, MOST)), max_size=5),
+)
+def test_kinds_that_are_counted_together_take_no_room_from_each_other(machines, present, kinds):
+    capacity = Capacity(tuple(machines))
+    alone = [n_more(capacity, present, need, at_most=most) for need, most in kinds]
+    assert n_more_of_each(capacity, present, kinds) == alone

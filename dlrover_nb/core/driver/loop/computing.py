@@ -25,6 +25,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol, cast
 
 from dlrover_nb.core.driver.loop import compute_process
+from dlrover_nb.core.runtime.process.limits import thread_variables
 from dlrover_nb.core.structs.views.events import Computed
 
 if TYPE_CHECKING:
@@ -182,11 +183,12 @@ class _Process:
             if self._is_closed or self._why_not:
                 raise EOFError("the job has ended, or the answer comes too late")
             if self._running is None:
+                paths = os.pathsep.join(each for each in sys.path if each)
                 self._running = subprocess.Popen(
                     [sys.executable, "-m", compute_process.__name__],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+                    env=os.environ | thread_variables(1) | {"PYTHONPATH": paths},
                     start_new_session=True,  # an interrupt of the user's terminal is not meant for it
                 )
             return self._running

@@ -22,7 +22,7 @@ from dlrover_nb.core.pareto.space import neighbours
 from dlrover_nb.core.perf.explore import Effort, Options, Present, next_experiment
 from dlrover_nb.core.perf.terms import axes_of
 from dlrover_nb.core.planner.predictions.batch import batch_sizes
-from dlrover_nb.core.planner.predictions.transitions import HORIZON_S, transitions_s
+from dlrover_nb.core.planner.predictions.transitions import HORIZON_S
 from dlrover_nb.core.structs.job.spec_choices import Objective
 
 if TYPE_CHECKING:
@@ -97,24 +97,22 @@ def experiment(
     """
     s, now = analysis.situation, analysis.current
     speed = now.prediction.without_host.samples_per_s  # the model's are without it too
-    trials = _open_trials(analysis, free)
-    if not undecided.any() or not len(trials.axes):
+    near = _open_trials(analysis, free)
+    if not undecided.any() or not len(near):
         return None
     aims = _most_promising(analysis, np.flatnonzero(undecided), MOST_TARGETS)
-    sized = analysis.space.at(trials.axes)
-    pauses = transitions_s(sized.axes, sized.memory_mib, s)
     left_s = HORIZON_S if now.finish_s is None else now.finish_s
     trial = next_experiment(
         analysis.model,
         partial(batch_sizes, s.spec),
-        trials,
+        _options(analysis, near),
         targets=_options(analysis, aims),
         now=Present(speed, analysis.now_cost, left_s),
-        effort=Effort(measure_s, pauses),
+        effort=Effort(measure_s, analysis.transition_s[near]),
     )
     if trial is None:
         return None
-    candidate = analysis.candidate(sized.plan(trial.index))
+    candidate = analysis.candidate(analysis.space.plan(int(near[trial.index])))
     return candidate, _explore_why(analysis, candidate, trial.removes, s.plan)
 
 
@@ -125,7 +123,7 @@ def _options(analysis: Analysis, index: NDArray[np.intp]) -> Options:
     return Options(analysis.space.axes[index], cost)
 
 
-def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
+def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the free plans within reach that are not measured yet, at most the most promising ones.
 
     Within reach is what at most halves or doubles each number of the present plan, and the next allowed value
@@ -138,8 +136,7 @@ def _open_trials(analysis: Analysis, free: NDArray[np.bool_]) -> Options:
         near = near | (axes == row).all(axis=1)
     for row in analysis.model.evidence_.axes:
         near = near & (axes != row).any(axis=1)
-    best = _most_promising(analysis, np.flatnonzero(near & free), MOST_TRIALS)
-    return _options(analysis, best)
+    return _most_promising(analysis, np.flatnonzero(near & free), MOST_TRIALS)
 
 
 def _most_promising(analysis: Analysis, index: NDArray[np.intp], most: int) -> NDArray[np.intp]:

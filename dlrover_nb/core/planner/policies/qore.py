@@ -121,12 +121,18 @@ def _best(
     grows, now = aim is not Aim.GIVE_BACK, analysis.situation.plan
     frame = Frame.of(analysis.situation)
     candidates: dict[ResourcePlan, Candidate] = {}
+    worth_of: dict[ResourcePlan | None, float] = {None: -np.inf}  # many genotypes lead to one plan
 
     def value(code: int) -> float:
         plan = _plan(analysis, decoded(code), grows=grows)
-        if plan is None or was_rejected(plan, now, rejected) or not frame.holds(plan):
+        if plan not in worth_of:
+            worth_of[plan] = -np.inf if plan is None else worth(plan)
+        return worth_of[plan]
+
+    def worth(plan: ResourcePlan) -> float:
+        if was_rejected(plan, now, rejected) or not frame.holds(plan):
             return -np.inf
-        candidates[plan] = candidate = candidates.get(plan) or analysis.candidate(plan)
+        candidates[plan] = candidate = analysis.candidate(plan)
         return _fitness(analysis, candidate, limits, aim)
 
     def values(codes: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -138,9 +144,9 @@ def _best(
     for other in _shapes(analysis, aim):
         if was_rejected(other.plan, now, rejected) or not frame.holds(other.plan):
             continue
-        worth = _fitness(analysis, other, limits, aim)
-        if worth > best:
-            choice, best = other, worth
+        other_worth = _fitness(analysis, other, limits, aim)
+        if other_worth > best:
+            choice, best = other, other_worth
     return choice
 
 

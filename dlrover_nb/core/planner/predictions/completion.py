@@ -225,11 +225,13 @@ class Completion:
     now: Prediction = field(init=False)
     now_breakdown: tuple[TermShare, ...] = field(init=False)
     identified: frozenset[str] = field(init=False)
+    _here: Predictions = field(init=False)  # of the present plan alone
     _present: tuple[Array, float] = field(init=False)  # terms and T_iter of the present plan
 
     def __post_init__(self) -> None:
         now = axes_of([self.situation.plan])
-        object.__setattr__(self, "now", self.predict(now)[0])
+        object.__setattr__(self, "_here", self.predict(now))
+        object.__setattr__(self, "now", self._here[0])
         seconds = self.model.term_seconds(now, batch_sizes(self.situation.spec, now))[0]
         object.__setattr__(self, "_present", (seconds, float(self._iter_s(now, [self.now])[0])))
         object.__setattr__(self, "now_breakdown", self._breakdowns(now, [self.now])[0])
@@ -239,6 +241,11 @@ class Completion:
     def predict(self, axes: Array) -> Predictions:
         """Predict plans given as rows."""
         return scaled(predict_here(self.model, self.situation, axes), axes, self.factors)
+
+    @property
+    def present(self) -> Candidate:
+        """The plan that runs, as a candidate."""
+        return self.reasoned(self.bare([self.situation.plan], self._here))[0]
 
     def candidates(self, plans: Sequence[ResourcePlan]) -> tuple[Candidate, ...]:
         """Return everything about each plan."""

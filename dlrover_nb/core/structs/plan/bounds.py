@@ -136,6 +136,8 @@ class Pins:
 
 
 def _pinned(role: RolePlan, pins: tuple[int | None, float | None, int | None]) -> RolePlan:
+    if pins == (None, None, None):  # of most jobs, and asked of each plan
+        return role
     own = (role.count, role.cpu, role.memory_mib)
     count, cpu, memory_mib = (mine if pin is None else pin for pin, mine in zip(pins, own, strict=True))
     return replace(role, count=int(count), cpu=cpu, memory_mib=int(memory_mib))

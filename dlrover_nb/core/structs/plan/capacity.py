@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.errors import CapacityError
@@ -240,13 +241,35 @@ def machines(capacity: Capacity) -> str:
 
 def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: int) -> int:
     """Return how many more nodes of one kind, up to `at_most`, fit beside those present."""
-    if at_most <= 0:
-        return 0
-    free = _placed(capacity, present)
+    return n_more_of_each(capacity, present, [(need, at_most)])[0]
+
+
+def n_more_of_each(
+    capacity: Capacity, present: Sequence[Need], kinds: Sequence[tuple[Need, int]]
+) -> list[int]:
+    """Return `n_more` of each of several kinds, each alone beside those present, up to its number.
+
+    Those present are placed once for all kinds.
+    """
+    free = _placed(capacity, present) if any(at_most > 0 for _, at_most in kinds) else None
     if free is None:
-        return 0
-    if _comes_last(capacity, present, need):
-        return _fill(free, _in_steps(Need(*need)), at_most)
+        return [0] * len(kinds)
+    size = _size([[in_steps(s.cpu) * s.count, s.memory_mib * s.count, 0] for s in capacity.shapes])
+    least = min((size(_in_steps(Need(*each))) for each in dict.fromkeys(present)), default=(True, inf))
+    rooms = list[int]()
+    for need, at_most in kinds:
+        own = _in_steps(Need(*need))
+        if at_most <= 0:
+            rooms.append(0)
+        elif size(own) <= least:  # they are placed after all that are present: these lie as without them
+            rooms.append(_fill([machine.copy() for machine in free], own, at_most))
+        else:
+            rooms.append(_most_that_fit(capacity, present, need, at_most))
+    return rooms
+
+
+def _most_that_fit(capacity: Capacity, present: Sequence[Need], need: Need, at_most: int) -> int:
+    """Return how many more nodes fit where each number of them is another placement of all."""
     if fits(capacity, [*present, *[need] * at_most]):
         return at_most
     n, too_many = 0, at_most
@@ -254,13 +277,6 @@ def n_more(capacity: Capacity, present: Sequence[Need], need: Need, *, at_most: 
         middle = (n + too_many) // 2
         n, too_many = (middle, too_many) if fits(capacity, [*present, *[need] * middle]) else (n, middle)
     return n
-
-
-def _comes_last(capacity: Capacity, present: Sequence[Need], need: Need) -> bool:
-    """Whether nodes with a need are placed after all that are present: then those lie as without them."""
-    size = _size([[in_steps(s.cpu) * s.count, s.memory_mib * s.count, 0] for s in capacity.shapes])
-    own = size(_in_steps(Need(*need)))
-    return all(size(_in_steps(Need(*each))) >= own for each in dict.fromkeys(present))
 
 
 def check_fits(plan: ResourcePlan, capacity: Capacity) -> None:

@@ -112,6 +112,8 @@ def asker() -> Iterator[Asker]:
 def test_a_process_computes_the_same_to_the_last_bit(asker: Asker) -> None:
     question = asker.ask(1)
     assert asker.receive() == Computed(1.0, 1)
+    [process] = children()
+    assert process.environ()["OPENBLAS_NUM_THREADS"] == "1"  # the matrices are small: more threads only wait
     [known], own = asker.answers, answer(question)
     assert known.known == own.known
     assert known.known is not None
