@@ -59,9 +59,7 @@ def main() -> None:
     parser.add_argument("--program-rounds", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=24.0, help="of each run of a user's program")
     args = parsed(parser, rounds=3, auto_rounds=3, program_rounds=3)
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # by which `finally` ends jobs, as at an interrupt
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` ends jobs
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"
         measured = in_turn(args.rounds, Path(name)) if args.rounds else {}
