@@ -1,15 +1,20 @@
 """AntDT-DD beside LB-BSP and even batches, on workers of two kinds, as real processes.
 
-all-reduce  two workers with quotas of .6 and .2 cores, whose memory holds one even batch: shares by measured
-            costs, in turn within one job (`dd_allreduce.py`, a minute)
-PS          the same two workers with a parameter server, a job each (`dd_ps.py`, 3 minutes a round)
+in turn     two workers with quotas of .6 and .2 cores, whose memory holds one even batch: shares by measured
+            costs, in turn within one job with a parameter server, and one by all-reduce (`dd_in_turn.py`,
+            half a minute each)
+auto        the same two workers with a parameter server, a job for each method, which the job's own
+            controller finds and applies (`dd_auto.py`, 3 minutes a round)
 programs    of users (`client.elastic`), one of two at half speed, where only speeds are known, beside torch's
             own DDP: samples/s of the last seconds of each run, when shares have settled; `over_ddp` and
             `over_lb_bsp` are medians of the ratios within a round (2 minutes a round)
 
 AntDT has +12 to +48 % over DDP and LB-BSP, on GPUs of two series.
 
-    python benchmarks/dd.py [--rounds 1] [--ps-rounds 0] [--program-rounds 0] [--seconds 24]
+The figures are `dd_over_lb_ps`, `dd_over_even_ps`, `dd_over_lb_allreduce` and `dd_over_even_allreduce`; `ps`
+and `allreduce` have all that they rest on.
+
+    python benchmarks/dd.py [--rounds 1] [--auto-rounds 0] [--program-rounds 0] [--seconds 24]
 """
 
 from __future__ import annotations
@@ -17,19 +22,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import dd_allreduce
-import dd_ps
+import dd_auto
+import dd_in_turn
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
 from lengths import parsed
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.solution_names import SolutionName
+from dlrover_nb.core.structs.job.spec_choices import Sync
 
 if TYPE_CHECKING:
     from dlrover_nb.core.client.cluster import Cluster
@@ -47,16 +55,27 @@ def main() -> None:
     """Measure, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--ps-rounds", type=int, default=0)
+    parser.add_argument("--auto-rounds", type=int, default=0)
     parser.add_argument("--program-rounds", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=24.0, help="of each run of a user's program")
-    args = parsed(parser, rounds=1, ps_rounds=3, program_rounds=3)
+    args = parsed(parser, rounds=3, auto_rounds=3, program_rounds=3)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` ends jobs
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"
-        measured = dd_allreduce.measured(args.rounds, Path(name)) if args.rounds else {}
-        measured |= dd_ps.measured(args.ps_rounds) if args.ps_rounds else {}
+        measured = in_turn(args.rounds, Path(name)) if args.rounds else {}
+        measured |= dd_auto.measured(args.auto_rounds) if args.auto_rounds else {}
         measured |= programs(Path(name), args.program_rounds, args.seconds) if args.program_rounds else {}
     print(json.dumps(measured))
+
+
+def in_turn(n_round: int, home: Path) -> dict[str, object]:
+    """Let workers of ours train in step, with a parameter server and by all-reduce."""
+    figures: dict[str, object] = {}
+    for name, sync in (("ps", Sync.BSP), ("allreduce", Sync.ALLREDUCE)):
+        ratios = dd_in_turn.measured(n_round, home / name, sync)
+        figures |= {f"dd_over_lb_{name}": ratios["over_lb_bsp"], f"dd_over_even_{name}": ratios["over_even"]}
+        figures[name] = ratios
+    return figures
 
 
 def programs(home: Path, n_round: int, seconds: float) -> dict[str, object]:

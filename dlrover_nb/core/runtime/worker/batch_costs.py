@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import platform
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ import torch
 
 from dlrover_nb.core.models.processor import cpu_info
 from dlrover_nb.core.runtime.process.limits import MOST_USED
-from dlrover_nb.core.runtime.worker.batch_probe import Room, measure, most_rows
+from dlrover_nb.core.runtime.worker.batch_probe import CLOCKS, Clocks, Room, measure, most_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,8 +48,8 @@ class BatchCosts:
         What the node may use.
     is_due
         Whether the job asks for the cost.
-    now_s
-        The clock of measurements.
+    clocks
+        Of measurements.
 
     Attributes
     ----------
@@ -62,10 +61,10 @@ class BatchCosts:
         The cost; None: it is not known.
     """
 
-    def __init__(self, need: Need, *, is_due: bool, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, need: Need, *, is_due: bool, clocks: Clocks = CLOCKS) -> None:
         self.need, self.is_due = need, is_due
         self.current: BatchCost | None = None
-        self._now_s = now_s
+        self._clocks = clocks
         self._of_device: dict[str, BatchCost] = {}
         self._checked: tuple[int, float, float] | None = None  # batches, seconds, and those expected
 
@@ -102,7 +101,7 @@ class BatchCosts:
             self._checked = (0, 0.0, 0.0) if before.job else None
             _log.info("mini-batches cost what job %s measured on %s", before.job or "this", device)
             return
-        cost = measure(learner, rows, batch, room, now_s=self._now_s, between=between)
+        cost = measure(learner, rows, batch, room, clocks=self._clocks, between=between)
         if cost is not None:
             self.current = self._of_device[device] = replace(cost, device=device)
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.models.learner import Learner
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
-from dlrover_nb.core.runtime.worker.batch_probe import AT_PEAK, MOST_S, Room, line_through, measure, of_size
+from dlrover_nb.core.runtime.worker.batch_probe import (
+    AT_PEAK,
+    MOST_S,
+    Clocks,
+    Room,
+    Timed,
+    line_through,
+    measure,
+    of_size,
+    times_at_share,
+)
 from dlrover_nb.core.structs.job.job import ModelSpec
 
 ROOM = Room(1000.0, 500.0)
@@ -21,20 +31,45 @@ class Device:
     """A learner whose batches take virtual time, and whose memory grows with rows."""
 
     def __init__(self, fixed_s: float, row_s: float, row_bytes: int = 1 << 16) -> None:
-        self.at_s, self.sizes = 0.0, list[int]()
+        self.at_s = self.cpu_s = self.waited_s = 0.0
+        self.sizes = list[int]()
+        self.slow_step = (-1, 1.0)  # number of a step, and how many times longer it is
         self._cost, self._row_bytes = (fixed_s, row_s), row_bytes
 
     def step(self, rows, _inverse, _dense, labels):
         fixed_s, row_s = self._cost
-        self.at_s += fixed_s + row_s * len(labels)
+        number, factor = self.slow_step
+        took_s = (fixed_s + row_s * len(labels)) * (factor if len(self.sizes) == number else 1.0)
+        self.at_s, self.cpu_s = self.at_s + took_s, self.cpu_s + took_s
         self.sizes.append(len(labels))
         return SimpleNamespace(loss=0.0, rows=rows)
 
     def kept_bytes(self, _rows, _inverse, _dense, labels):
         return (1 << 20) + self._row_bytes * len(labels)
 
-    def now_s(self) -> float:
-        return self.at_s
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.at_s, lambda: self.cpu_s, lambda: self.waited_s)
+
+
+class QuotaDevice(Device):
+    """One that computes alone, and that a quota stops: `share` of each period of 20 ms is its own."""
+
+    period_s = 0.02
+
+    def __init__(self, fixed_s: float, row_s: float, share: float) -> None:
+        super().__init__(fixed_s, row_s)
+        self._left_s = self._quota_s = share * self.period_s
+
+    def step(self, rows, _inverse, _dense, labels):
+        left_s = self._cost[0] + self._cost[1] * len(labels)
+        self.cpu_s += left_s
+        while left_s > self._left_s:
+            stopped_s = (self.at_s + self._left_s) // self.period_s * self.period_s + self.period_s
+            self.waited_s += stopped_s - self.at_s - self._left_s
+            self.at_s, left_s, self._left_s = stopped_s, left_s - self._left_s, self._quota_s
+        self.at_s, self._left_s = self.at_s + left_s, self._left_s - left_s
+        return SimpleNamespace(loss=0.0, rows=rows)
 
 
 def batch(n_row: int = 64, n_slot: int = 3) -> PreparedBatch:
@@ -50,16 +85,46 @@ ROWS = np.random.default_rng(1).normal(size=(20, 5)).astype(np.float32)
 @given(st.floats(0, 0.05), st.floats(1e-5, 1e-3))
 def test_the_line_of_a_device_is_found(fixed_s, row_s):
     device = Device(fixed_s, row_s)
-    cost = measure(device, ROWS, batch(), ROOM, now_s=device.now_s)
+    cost = measure(device, ROWS, batch(), ROOM, clocks=device.clocks)
     assert cost.fixed_s == pytest.approx(fixed_s, abs=1e-6)
     assert cost.row_s == pytest.approx(row_s, rel=1e-3)
     assert {16, 32, 64, 128} == set(device.sizes)
 
 
+@given(st.floats(1e-4, 0.005), st.floats(2e-5, 5e-4), st.floats(0.1, 0.9))
+def test_the_line_of_a_device_is_found_however_a_quota_stops_it(fixed_s, row_s, share):
+    device = QuotaDevice(fixed_s, row_s, share)
+    cost = measure(device, ROWS, batch(), ROOM, clocks=device.clocks)
+    assert cost.fixed_s / cost.row_s == pytest.approx(fixed_s / row_s, rel=1e-3)
+    assert cost.row_s == pytest.approx(row_s / share, rel=0.15)
+
+
+@given(
+    st.lists(st.tuples(st.floats(1e-4, 5), st.floats(0, 0.95), st.floats(0.05, 8)), min_size=2, max_size=4)
+)
+def test_all_sizes_together_take_the_time_that_they_took(parts):
+    timed = [
+        Timed(n + 1, 10, mean_s, (1 - waited) * mean_s, cores * (1 - waited) * mean_s)
+        for n, (mean_s, waited, cores) in enumerate(parts)
+    ]
+    times = times_at_share(timed)
+    assert sum(seconds for _, seconds in times) == pytest.approx(sum(each.mean_s for each in timed), rel=1e-6)
+    for each, (_, seconds) in zip(timed, times, strict=True):
+        assert seconds >= each.alone_s
+
+
+@given(st.floats(0, 0.005), st.floats(1e-5, 1e-4), st.floats(1, 50))
+def test_one_moment_of_the_host_changes_no_line(fixed_s, row_s, factor):
+    device = Device(fixed_s, row_s)
+    device.slow_step = (6, factor)
+    cost = measure(device, ROWS, batch(), ROOM, clocks=device.clocks)
+    assert cost.fixed_s / cost.row_s == pytest.approx(fixed_s / row_s, abs=1e-3, rel=1e-3)
+
+
 @given(st.floats(0, 2), st.floats(1e-4, 1.0))
 def test_a_slow_device_is_not_measured_for_long(fixed_s, row_s):
     device = Device(fixed_s, row_s)
-    measure(device, ROWS, batch(), ROOM, now_s=device.now_s)
+    measure(device, ROWS, batch(), ROOM, clocks=device.clocks)
     first_s = 3 * (fixed_s + 16 * row_s)
     assert device.at_s <= first_s + 3 * MOST_S + 1.0
 
@@ -96,7 +161,7 @@ def test_what_a_batch_keeps_is_counted_whole_each_time():
 
 def test_no_size_is_tried_that_does_not_fit():
     device = Device(0.01, 1e-4)
-    cost = measure(device, ROWS, batch(), Room(102.0, 100.0), now_s=device.now_s)
+    cost = measure(device, ROWS, batch(), Room(102.0, 100.0), clocks=device.clocks)
     assert cost.most == 64
     assert set(device.sizes) == {16, 32, 64}
 

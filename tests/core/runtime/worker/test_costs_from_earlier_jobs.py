@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dlrover_nb.core.runtime.store.batches import PreparedBatch
 from dlrover_nb.core.runtime.worker.batch_costs import MOST_OFF, BatchCosts
+from dlrover_nb.core.runtime.worker.batch_probe import Clocks
 from dlrover_nb.core.structs.plan.resources import Need
 
 N_ROW, NEED = 64, Need(0.5, 1024)
@@ -45,12 +46,13 @@ class Device:
     def kept_bytes(self, _rows, _inverse, _dense, labels):
         return (1 << 20) + (1 << 16) * len(labels)
 
-    def now_s(self) -> float:
-        return self.at_s
+    @property
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.at_s, lambda: self.at_s, lambda: 0.0)
 
 
 def found(device: Device, kept=(), need: Need = NEED) -> BatchCosts:
-    costs = BatchCosts(need, is_due=True, now_s=device.now_s)
+    costs = BatchCosts(need, is_due=True, clocks=device.clocks)
     costs.take(kept)
     costs.find(device, ROWS, BATCH, 100.0)
     return costs
