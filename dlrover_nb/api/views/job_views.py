@@ -393,7 +393,7 @@ class SubmittedView(Shown):
         lasts = span_words(spec.budget_total / cost * 3600)
         limit = f"{spec.budget_total:,.6g} {spec.prices.currency}"
         before = spec.start_from is not None and spec.start_from.rows
-        less = ", less what its rows have cost so far" if before else ""
+        less = ", minus what its rows have cost so far" if before else ""
         words = f"it lasts {lasts} with this plan, at {cost:.4g} an hour{spec.prices.note}{less}"
         return (Paragraph(f"Total budget {limit}: {words}"),)
 
