@@ -58,7 +58,7 @@ def adjust_batches(state: ExternalState, action: AdjustBatches, choice: Mitigati
     got, present = f"got: {choice.action.words}", _present(state, choice)
     if deaf := [node for node in present if node not in state.size_askers]:
         raise InvalidValueError(
-            f"the programs of job {state.name} never asked for their batch size on {and_list(deaf)}, "
+            f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
             f"{got}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
         )
     sizes, times = dict(action.sizes), dict(action.accumulate)
