@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
 from dlrover_nb.core.structs.job.cautions import cautions
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
@@ -448,7 +447,7 @@ class ShardsView(Shown):
                 s.purpose.value,
                 f"{s.epoch + 1}",
                 f"{s.start:,} to {s.stop:,}",
-                and_list(s.killed),
+                ", ".join(s.killed),
             )
             for s in self.snapshot.quarantined
         )

@@ -235,7 +235,7 @@ def data_table(data: Columns, *, named_only: bool = False) -> Table:
     )
     head = (*always, *chances, *(("AUC",) if has_quality else ()))
     note = (
-        f"{len(data.front)} of {data.n_plan:,} plans that we compared, as predicted now; cheapest first."
+        f"{len(data.front)} of {data.n_plan:,} plans weighed, predicted now; cheapest first."
         if data.front
         else ""
     )
