@@ -106,8 +106,8 @@ def _once(brain: Brain) -> BrainView:
 
     if not brain.renew():
         raise InvalidValueError(
-            f"{brain.holder} already plans for this cluster, and one at a time may; "
-            "`dlrover-nb server brain show` shows its last round, or end it first"
+            f"{brain.holder} already plans for this cluster, which has one at a time; end it first, or see "
+            "its last round with `dlrover-nb server brain show`"
         )
     try:
         return BrainView(brain.planned())

@@ -196,7 +196,7 @@ def _connect(
     target = read_address(core.address) if isinstance(core, NamesItself) else Target(kind, address, options)
     remembered.remember(target)
     _say(
-        f"the next calls go to {target.word} too; connect to another cluster, or connect --forget, ends that"
+        f"the next calls go to {target.word} too, until you connect elsewhere or run connect --forget"
         f"{_unless_named(target.word)}"
     )
     return cluster
@@ -207,7 +207,7 @@ def _unless_named(word: str) -> str:
     named = os.environ.get(ADDRESS)
     if named is None or (named or "ray") == word:
         return ""
-    return f"; but {ADDRESS}={named} goes before that in this shell: unset {ADDRESS}"
+    return f"; but in this shell {ADDRESS}={named} wins: unset {ADDRESS}"
 
 
 def _demo(_: Commands, *, out: str, as_json: bool) -> JobSnapshot:

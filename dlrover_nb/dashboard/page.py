@@ -61,15 +61,18 @@ class Page:
     path
         Of the address, such as ``jobs``.
     title
-        In the navigation and in the heading.
+        In the navigation, and in the heading where the content has none of its own.
     body
         Returns its content as HTML, which a template has written; plain text would be escaped. It may block,
         and runs on a thread of its own. A `DlroverError` is shown as one line.
     is_listed
         Whether the navigation has it.
+    subject
+        The parameter of the address that names what the page is about, for the browser's tab; empty: none.
     """
 
     path: str
     title: str
     body: Callable[[Visit], Markup]
     is_listed: bool = True
+    subject: str = ""

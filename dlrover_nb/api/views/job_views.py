@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError, JobFailedError, NotFoundError
 from dlrover_nb.core.structs.job.cautions import cautions
 from dlrover_nb.core.structs.job.fixed_roles import fixed_per_hour
@@ -393,7 +392,7 @@ class SubmittedView(Shown):
         lasts = span_words(spec.budget_total / cost * 3600)
         limit = f"{spec.budget_total:,.6g} {spec.prices.currency}"
         before = spec.start_from is not None and spec.start_from.rows
-        less = ", less what its rows have cost so far" if before else ""
+        less = ", minus what its rows have cost so far" if before else ""
         words = f"it lasts {lasts} with this plan, at {cost:.4g} an hour{spec.prices.note}{less}"
         return (Paragraph(f"Total budget {limit}: {words}"),)
 
@@ -448,7 +447,7 @@ class ShardsView(Shown):
                 s.purpose.value,
                 f"{s.epoch + 1}",
                 f"{s.start:,} to {s.stop:,}",
-                and_list(s.killed),
+                ", ".join(s.killed),
             )
             for s in self.snapshot.quarantined
         )

@@ -149,8 +149,8 @@ def _network(use: JobUse, full: NodeUse | None) -> str:
     if link is None:
         why = use.link_source or NO_PROBE
         return (
-            f"we do not know whether a PS's network is full, because {why}: set link_gbit_per_s to the "
-            "capacity of a node's link"
+            f"we cannot tell whether a PS's network is full, because {why} (set link_gbit_per_s to its "
+            "capacity)"
         )
     source = f" ({use.link_source})" if use.link_source else ""
     capacity = f"{percent(use.tuning.link_share)} of {8 * link / BITS_PER_GBIT:.3g} Gbit/s{source}"

@@ -101,5 +101,5 @@ def _reading_here() -> Iterator[None]:
         yield
     except NotFoundError as error:
         raise NotFoundError(
-            f"a rehearsal reads the rows in this process, and cannot: {error}; run it where the rows are"
+            f"a rehearsal cannot read the rows here: {error}; run it on a machine that has them"
         ) from error

@@ -118,7 +118,7 @@ def _located(manifest: Manifest, url: str, run: str, trained: Trained | None = N
     trained = trained or manifest.trained
     if trained is None:
         raise CheckpointError(
-            f"the checkpoint at {redact(url)} is of release 0.1 and does not say of which model; "
+            f"the checkpoint at {redact(url)} is of release 0.1, which did not note the model; "
             "name its run folder instead"
         )
     files = tuple((f"{url}/{PurePosixPath(path).name}", sha256) for path, sha256 in manifest.files)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BAND_CHANCE = 0.9
 LEAST_HOST = 0.01  # of a plan's time: less of it is not said
 _AIMS = {Objective.VALUE: "speed that is worth its cost", Objective.SPEED: "speed alone"}
-_NO_WINDOWS = "No measurements of this job back it"
+_NO_WINDOWS = "It rests on no measurements of this job"
 _REFUSED = {ProposalStatus.REJECTED, ProposalStatus.FAILED}
 
 
@@ -67,10 +67,12 @@ def _evidence(x: Subject, c: Candidate) -> Sentence:
     measured = x.explanation.evidence
     verdicts = [o.inside_band for o in x.snapshot.outcomes if o.inside_band is not None]
     outcome = "; {n_right} of {n_judged} predictions of this job were right" * bool(verdicts)
-    far = f", and it {'is' if x.is_open else 'was'} outside what was tried" * c.prediction.extrapolates
+    far = f", and {'goes' if x.is_open else 'went'} beyond what was tried" * c.prediction.extrapolates
     n_window, n_plan = sum(each.n_window for each in measured), len(measured)
-    s, back = ("s", "back") if n_window != 1 else ("", "backs")
-    windows = f"{{n_window}} window{s} of {{n_plan}} measured plan{'s' * (n_plan != 1)} {back} it"
+    windows = (
+        f"It rests on {{n_window}} window{'s' * (n_window != 1)} of "
+        f"{{n_plan}} measured plan{'s' * (n_plan != 1)}"
+    )
     return say(
         f"{windows if measured else _NO_WINDOWS}{far}{outcome}.",
         Value("n_window", n_window, Unit.COUNT),
@@ -108,7 +110,7 @@ def _applied(x: Subject) -> Iterator[Sentence]:
         return
     verb = "pauses" if x.is_open else "would have paused"
     yield say(
-        f"The change, {{change}}, {verb} training for {{pause}}.",
+        f"The change ({{change}}) {verb} training for {{pause}}.",
         Quote("change", change_words(p.baseline.plan, p.candidate.plan)),
         Value("pause", c.transition_s, Unit.TIME),
     )
@@ -231,12 +233,12 @@ def _no_flip(x: Subject) -> Answer:
     if p is not None and p.kind is ProposalKind.PROTECT:
         sentence = say("Only if nodes needed less memory; speed and price do not matter here.")
     elif p is not None and not x.is_open:
-        sentence = say("When it was proposed, no change of a single number would have altered it.")
+        sentence = say("When it was proposed, no other value of a single number would have changed it.")
     elif x.explanation.candidate is None or x.is_over:
         return unknown(Question.OTHERWISE, x)
     else:
         sentence = say(
-            "No plausible change of a single number (a speed, the pause, a price, what is left) would "
-            "alter it."
+            "Nothing likely. No plausible change of one number (a speed, the pause, a price, the work left) "
+            "leads to another plan."
         )
     return Answer(Question.OTHERWISE, (sentence,))

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.codec import from_json, to_json
 from dlrover_nb.core.errors import InvalidValueError, WireError
 from dlrover_nb.core.structs.decisions.commands import Action
@@ -142,7 +141,7 @@ def sum_words(lines: Iterable[Line]) -> str:
     money = [units.signed_money(value, units.Currency(name), per="h") for name, value in sorted(sums.items())]
     unknown = [f"{n_unknown} of unknown price"] if n_unknown else []
     faster = f"{'+' if gain >= 0 else '-'}{units.rate(abs(gain))}"
-    return and_list((units.counted(len(lines), "proposal"), faster, *money, *unknown))
+    return ", ".join((units.counted(len(lines), "proposal"), faster, *money, *unknown))
 
 
 def answered(team: Team, person: Person, fields: Mapping[str, Sequence[str]]) -> tuple[Ended, ...]:

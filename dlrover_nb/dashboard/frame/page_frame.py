@@ -38,7 +38,8 @@ def page_html(page: Page, visit: Visit, body: Markup) -> Markup:
     namespace = clusters[visit.cluster].namespace if visit.cluster in clusters else ""
     return render(
         "page.html",
-        title=page.title,
+        title=" ".join(filter(None, (page.title, visit.query.get(page.subject)))),
+        heading="" if "<h1>" in body else page.title,  # an error has none, whatever the page
         root=visit.root,
         body=body,
         page=page,

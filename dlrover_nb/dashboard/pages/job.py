@@ -280,5 +280,5 @@ def confirm_body(visit: Visit) -> Markup:
     )
 
 
-PAGE = Page("job", "Job", body, is_listed=False)
+PAGE = Page("job", "Job", body, is_listed=False, subject="name")
 CONFIRM = Page("confirm", "End a job", confirm_body, is_listed=False)

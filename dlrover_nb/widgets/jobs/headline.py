@@ -252,7 +252,11 @@ def _host_part(outcome: Outcome) -> str:
 
 def _next(snapshot: JobSnapshot) -> str:
     """Return what is proposed after a change: nothing is open."""
-    return "No other plan is clearly better by what is measured so far." if snapshot.fit is not None else ""
+    return (
+        "From what we have measured so far, no other plan is clearly better."
+        if snapshot.fit is not None
+        else ""
+    )
 
 
 def _nothing_to_do(snapshot: JobSnapshot) -> Lead:

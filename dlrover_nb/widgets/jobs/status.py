@@ -435,8 +435,8 @@ def shards_table(snapshot: JobSnapshot) -> Table:
         "late reports",
     )
     note = (
-        "Returned: taken back from workers that died or left, and trained by another one. "
-        "In quarantine: they ended their workers, and wait for a decision with %dlrover apply."
+        "Returned: taken back from workers that died or left; another worker trains them. "
+        "In quarantine: they crashed their workers and wait for your decision (%dlrover apply)."
     )
     return Table("Accounting of shards", head, rows, note)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEAD = ("node", "own work", "others", "ratio", "exchange", "samples/s", "finding")
 COST_HEAD = ("node", "each takes", "per 1,000 rows", "uses the device from", "fits up to", "measured by")
-NOTHING = "No stragglers: by the rule, no node is slower than the others of its role."
+NOTHING = "No stragglers: no node is slower than the others of its role."
 
 
 def stragglers_view(review: Review, snapshot: JobSnapshot) -> View:

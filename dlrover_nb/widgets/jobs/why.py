@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.pareto.reasons import PHRASES
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST, auc_words, is_worth_telling
 from dlrover_nb.core.why import answers, tried
@@ -262,7 +261,7 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     ]
     rest = [t for t in candidate.breakdown if t.term not in terms]
     if rest:
-        names = and_list(t.term for t in rest if t.term != REST)
+        names = ", ".join(t.term for t in rest if t.term != REST)
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
     if len(rest) == len(candidate.breakdown) > 1:
         total = units.duration(parts[-1][1])

@@ -16,11 +16,15 @@ from dlrover_nb.core.structs.decisions.actions import (
 from dlrover_nb.core.structs.plan.resources import Role
 
 ACTIONS = [
-    (AdjustBatches((("worker-0", 6), ("worker-1", 2))), True, "adjust batch sizes to worker-0 6, worker-1 2"),
+    (
+        AdjustBatches((("worker-0", 6), ("worker-1", 2))),
+        True,
+        "adjust batch sizes to worker-0 6 and worker-1 2",
+    ),
     (
         AdjustBatches((("worker-0", 6), ("worker-1", 2)), (("worker-0", 3),)),
         True,
-        "adjust batch sizes to worker-0 3 times 6, worker-1 2",
+        "adjust batch sizes to worker-0 3 times 6 and worker-1 2",
     ),
     (BackupWorkers(0), True, "wait for all workers in each step"),
     (BackupWorkers(1), True, "go on without the 1 slowest worker of each step"),

@@ -2,7 +2,7 @@
 
 import pytest
 from support.browser.sweep import faults
-from support.dashboard.dashboards import ByName, closed, running, team_of
+from support.dashboard.dashboards import ByName, closed, running, team_of, with_people
 from support.waiting import until
 
 from dlrover_nb.dashboard.common.clusters import WatchedCluster
@@ -58,6 +58,28 @@ def test_a_page(name, dashboard, page, axe):
     page.goto(dashboard.url + ADDRESSES.get(name, name))
     page.get_by_role("heading", level=1).wait_for()
     assert not (found := list(faults(page, axe, name))), told(found)
+
+
+@pytest.mark.parametrize("job", [JOBS["with a proposal"], JOBS["in auto mode"]])
+def test_the_page_to_answer_a_proposal(job, dashboard, page, axe):
+    """The last proposal of the job: one that is open, and one that has been applied."""
+    proposal = dashboard.team.clusters["sim"].core.job(job).snapshot().proposals[-1]
+    page.goto(f"{dashboard.url}approve/sim~{job}~{proposal.id}")
+    page.get_by_role("heading", level=1).wait_for()
+    assert not (found := list(faults(page, axe, f"approve {job}"))), told(found)
+
+
+def test_the_page_to_sign_in_also_after_a_wrong_password(dashboard, page, axe, tmp_path):
+    with with_people(dashboard.team, tmp_path) as guarded:
+        page.goto(guarded.url)
+        page.get_by_label("Password").wait_for()
+        found = list(faults(page, axe, "sign-in"))
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Password").fill("another password")
+        page.get_by_role("button").first.click()
+        page.get_by_role("alert").first.wait_for()
+        found += faults(page, axe, "sign-in after a wrong password")
+    assert not found, told(found)
 
 
 @pytest.mark.parametrize("kind", JOBS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from support.browser.chromium import broken_rules, picture, unnamed
 from support.browser.looks import cut_off
+from support.browser.sweep import faults
 from support.cases import for_each
 from support.dashboard.dashboards import fetch, serving
 from support.driver.recorded_life import end, live
@@ -282,6 +283,19 @@ def test_time_travel_works_without_scripts(address, browser):
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**run=long%400.000*")
     context.close()
+
+
+@pytest.mark.release
+@pytest.mark.browser
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "query", [f"run={RUN}", f"run={RUN}&at=30", f"run={CLICKS}", f"run={CLICKS}&run={VIEWS}", "run=none@1"]
+)
+def test_the_page_of_a_run_reads_at_every_width_and_breaks_no_rule(query, address, new_page, axe):
+    page = new_page()
+    page.goto(f"{address}/history?{query}")
+    page.get_by_role("heading", level=1).wait_for()
+    assert not (found := list(faults(page, axe, query))), "\n".join(map(str, found))
 
 
 @pytest.mark.release

@@ -377,7 +377,7 @@ def test_numbers_of_each_worker_are_ordered_by_keys(server, visit, apart):
         otto.keyboard.press("Tab")
     otto.keyboard.press("Enter")
     otto.get_by_text(
-        "Mitigate adjust batch sizes to worker-0 2 times 320, worker-1 384 of job ads is done"
+        "Mitigate adjust batch sizes to worker-0 2 times 320 and worker-1 384 of job ads is done"
     ).wait_for()
     assert apart.asked[-1].why == "its machine is older"
 

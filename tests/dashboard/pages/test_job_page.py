@@ -89,12 +89,14 @@ def test_the_sentence_the_buttons_and_a_chart_come_first_and_all_else_below(serv
     places = [
         page.index(part)
         for part in (
-            "<h2>ads ", 'id="lead"', "Add one worker", 'aria-label="Answer p2"', "Plan now and plan proposed",
+            "<h1>ads ", 'id="lead"', "Add one worker", 'aria-label="Answer p2"', "Plan now and plan proposed",
             'id="still"', "<svg", 'id="live"', "Since you last looked", "As this one, but",
         )
     ]  # fmt: skip
     assert places == sorted(places)
     assert page.count("Add one worker") == 1, "it is said once"
+    assert page.count("<h1") == 1
+    assert "<title>Job ads - dlrover-nb</title>" in page
 
 
 def test_of_what_a_proposal_changes_only_that_is_beside_the_buttons(server):

@@ -52,10 +52,16 @@ PAPERS = """root => {
   const drawings = [...root.querySelectorAll('svg > rect:first-of-type')].map(paper => getComputedStyle(paper).fill)
   return [cards.length && drawings.length, ...new Set([...cards, ...drawings])]
 }"""
-# Pairs of texts and controls, neither within the other, that share a place.
+# Pairs of texts and controls, neither within the other, that share a place; what a box scrolls away has none.
 OVERLAPS = """root => {
   const found = []
-  const visit = element => {
+  const within = (box, frame) => {
+    const left = Math.max(box.left, frame.left), right = Math.min(box.right, frame.right)
+    const top = Math.max(box.top, frame.top), bottom = Math.min(box.bottom, frame.bottom)
+    return {left, right, top, bottom, width: Math.max(0, right - left), height: Math.max(0, bottom - top)}
+  }
+  const everything = {left: -Infinity, right: Infinity, top: -Infinity, bottom: Infinity}
+  const visit = (element, frame = everything) => {
     if (!element.checkVisibility({visibilityProperty: true}) || element.classList.contains('bk-Figure')) return
     if (getComputedStyle(element).clipPath !== 'none') return  // it is for screen readers
     const isText = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
@@ -63,10 +69,14 @@ OVERLAPS = """root => {
       const range = document.createRange()
       range.selectNodeContents(element)
       const boxes = (element.matches('button, input, select') ? element : range).getClientRects()  // one a line
-      for (const box of boxes) if (box.width && box.height) found.push([element, box])
+      for (const box of [...boxes].map(box => within(box, frame)))
+        if (box.width && box.height) found.push([element, box])
       return
     }
-    for (const child of [...(element.shadowRoot?.children ?? []), ...element.children]) visit(child)
+    const style = getComputedStyle(element)
+    const scrolls = ['auto', 'scroll'].includes(style.overflowX) || ['auto', 'scroll'].includes(style.overflowY)
+    const seen = scrolls ? within(element.getBoundingClientRect(), frame) : frame
+    for (const child of [...(element.shadowRoot?.children ?? []), ...element.children]) visit(child, seen)
   }
   visit(root)
   const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&

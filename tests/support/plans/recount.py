@@ -22,7 +22,7 @@ from dlrover_nb.core.structs.views.events import Decided, PlanApplied
 from support.plans.simulated_life import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from dlrover_nb.core.structs.decisions.candidates import Prediction
     from dlrover_nb.core.structs.decisions.query_answers import Explanation
@@ -394,11 +394,11 @@ def known_words(explanation: Explanation, snapshot: JobSnapshot) -> set[str]:
 
 def _changed(before: ResourcePlan, after: ResourcePlan) -> str:
     """Say a change as a person would: nodes, then cores, then memory of each role."""
-    *first, last = _parts("worker", before.worker, after.worker, "s") + _parts("PS", before.ps, after.ps, "")
-    return f"{', '.join(first)} and {last}" if first else last
+    parts = _parts("worker", before.worker, after.worker, "s") + _parts("PS", before.ps, after.ps, "")
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
-def _parts(name: str, a: RolePlan, b: RolePlan, plural: str) -> Iterable[str]:
+def _parts(name: str, a: RolePlan, b: RolePlan, plural: str) -> list[str]:
     n = b.count - a.count
     words = [f"{abs(n)} {'more' if n > 0 else 'fewer'} {name}{plural * (abs(n) > 1)}"] if n else []
     words += [f"{b.cpu:g} instead of {a.cpu:g} cpu per {name}"] if a.cpu != b.cpu else []
