@@ -3,11 +3,12 @@
 ``python tools/structure.py`` reads the package's source without importing it and prints: files and lines, the
 largest folders and the mean files of a folder, the share of import lines, lengths of functions, the longest
 chain of imports, module names that occur more than once, import cycles, how many values are named after what
-befell them, and how often tests use private names. With ``--check`` it exits with 1 where two modules import
-each other in any way, or where a file, a folder, a function, the chain or one of these two numbers is beyond
-its limit below. The limits are what the code had when they were set; they are lowered as the code gets
-better, never raised. Imports that go up the layers are not looked for here, since ``lint-imports`` refuses
-them. ``--chains`` prints the modules of all longest chains, each with what it imports in one.
+befell them, how often tests use private names, and how many tests quote sentences. With ``--check`` it exits
+with 1 where two modules import each other in any way, or where a file, a folder, a function, the chain or one
+of these three numbers is beyond its limit below. The limits are what the code had when they were set; they
+are lowered as the code gets better, never raised. Imports that go up the layers are not looked for here,
+since ``lint-imports`` refuses them. ``--chains`` prints the modules of all longest chains, each with what it
+imports in one.
 
 The share of import lines is that of import statements among the lines that are not blank, a comment or in a
 docstring.
@@ -20,6 +21,10 @@ A test should see what users of the package see: one that uses private names fai
 inside. Counted are attributes with a leading underscore of anything but ``self`` and ``cls``, imports of such
 names, and strings that name one to ``setattr`` and its like, unless it is a constant: a test that meets a
 limit makes it small. A name that tests have themselves counts where the package has it too.
+
+A sentence belongs in the snapshots beside its test, where a better word costs no edit. Counted are test
+functions with a string of five words or more in what they assert or in what they expect of an error's text.
+Texts under which an assertion only fails, after its comma, are none.
 
 A cycle is a strongly connected component of modules. Three kinds are told apart by the imports that close it:
 those at module level (the modules cannot be loaded one after the other), those within functions (lazy: the
@@ -37,14 +42,14 @@ import ast
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 PACKAGE = "dlrover_nb"
 MOST_LINES = 600  # of a file
@@ -53,6 +58,8 @@ MOST_FUNCTION_LINES = 80
 MOST_CHAIN = 20  # modules of which each imports the next: this only falls
 MOST_DIALECT = 19  # names of values: this only falls
 MOST_REACHES = 321  # of tests into what is private: this only falls
+MOST_QUOTING = 691  # tests with sentences in them: this only falls
+N_SENTENCE = 5  # words of a sentence
 REACHING = frozenset({"getattr", "setattr", "delattr", "hasattr", "object"})  # calls that name an attribute
 DIALECT = frozenset({"found", "told", "known", "held", "kept", "asked", "seen", "said", "taken"})
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -95,6 +102,7 @@ class Figures:
     folders: Mapping[str, int]
     dialect: Mapping[str, int]
     reaches: Mapping[str, int]
+    quoting: Mapping[str, int]
 
     @property
     def large_folders(self) -> Mapping[str, int]:
@@ -112,12 +120,18 @@ class Figures:
         return sum(self.reaches.values())
 
     @property
+    def n_quoting(self) -> int:
+        """Tests that quote sentences of the package."""
+        return sum(self.quoting.values())
+
+    @property
     def is_sound(self) -> bool:
         """Whether no rule is broken."""
         is_large = self.long_files or self.long_functions or self.large_folders
         is_worse = (
             self.n_dialect > MOST_DIALECT
             or self.n_reach > MOST_REACHES
+            or self.n_quoting > MOST_QUOTING
             or len(self.longest_chain) > MOST_CHAIN
         )
         return not (is_large or any(self.cycles.values()) or is_worse)
@@ -339,12 +353,34 @@ def _reached(node: ast.AST) -> Iterable[str]:
             return ()
 
 
-def reaches(root: Path, private: frozenset[str]) -> dict[str, int]:
-    """Return the uses of private names of the package by folder of its tests, most first."""
+def n_quoting(tree: ast.AST) -> int:
+    """Return how many tests of a file quote a sentence."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return sum(any(map(_quotes, ast.walk(node))) for node in functions if node.name.startswith("test_"))
+
+
+def _quotes(node: ast.AST) -> bool:
+    match node:
+        case ast.Assert(test=expected) | ast.keyword(arg="match", value=expected):
+            return any(map(_is_sentence, ast.walk(expected)))
+        case _:
+            return False
+
+
+def _is_sentence(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text.count(" ") >= N_SENTENCE - 1
+        case _:
+            return False
+
+
+def tests_by_folder(root: Path, count: Callable[[ast.AST], int]) -> dict[str, int]:
+    """Return what is counted in the files of tests, by folder, most first."""
     counts = Counter[str]()
     for path in sorted((root / "tests").rglob("*.py")):
         folder = path.relative_to(root).parts[:-1][:3]
-        counts["/".join(folder)] += n_reach(ast.parse(path.read_text(encoding="utf-8"), str(path)), private)
+        counts["/".join(folder)] += count(ast.parse(path.read_text(encoding="utf-8"), str(path)))
     return dict(counts.most_common())
 
 
@@ -376,7 +412,8 @@ def measure(sources: Mapping[str, Source], root: Path) -> Figures:
         repeated={name: n for name, n in names.most_common() if n > 1},
         folders=dict(Counter(map(_folder, every)).most_common()),
         dialect=dict(dialect.most_common()),
-        reaches=reaches(root, private_names(every)),
+        reaches=tests_by_folder(root, partial(n_reach, private=private_names(every))),
+        quoting=tests_by_folder(root, n_quoting),
     )
 
 
@@ -402,6 +439,8 @@ def format_figures(figures: Figures) -> str:
         *_named(figures.dialect, N_NAMED),
         f"private names in tests  {figures.n_reach} (at most {MOST_REACHES}), most in",
         *_named(figures.reaches, N_NAMED),
+        f"tests with sentences    {figures.n_quoting} (at most {MOST_QUOTING}), most in",
+        *_named(figures.quoting, N_NAMED),
         f"repeated module names   {len(figures.repeated)}",
         *(f"  {n} x {name}" for name, n in figures.repeated.items()),
         f"files over {MOST_LINES} lines    {len(figures.long_files)}",

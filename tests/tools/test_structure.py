@@ -163,6 +163,42 @@ def test_the_check_fails_on_more_private_names_in_tests_than_there_were(structur
     assert not figures_of(structure, root).is_sound
 
 
+QUOTING = """
+def test_equal(view):
+    assert view == "a plan of five words"
+
+async def test_part(view):
+    assert view.a == 1
+    assert f"{view.n} plans of just five words" in view.text
+
+def test_error():
+    with pytest.raises(ValueError, match="expected a plan, got none"):
+        refuse()
+"""
+NOT_QUOTING = """
+def test_short(words):
+    assert view == "no more than four"
+    assert view == words, "a text of why it failed"
+    say("a text that goes in")
+
+def text_of(view):
+    assert view == "a plan of five words"
+"""
+
+
+def test_tests_are_counted_once_that_quote_a_sentence_of_what_they_test(structure, write):
+    figures = figures_of(structure, write(tests=QUOTING + NOT_QUOTING))
+    assert figures.quoting == {"tests/one/two": 3}
+
+
+def test_the_check_fails_on_more_tests_with_sentences_than_there_were(structure, write):
+    test = "def test_equal(view):\n    assert view == 'a plan of five words'\n"
+    root = write(tests=test * structure.MOST_QUOTING)
+    assert figures_of(structure, root).is_sound
+    (root / "tests" / "test_more.py").write_text(test)
+    assert not figures_of(structure, root).is_sound
+
+
 CODE = '''"""Say what it is for.
 
 # no comment, and no code either

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
@@ -242,8 +241,8 @@ def test_what_is_not_a_number_is_null_in_json(values: list[float | None]) -> Non
     assert [row["x"] for row in told] == finite
 
 
-def test_a_table_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(NotFoundError, match="no table 'node' in this result; choose from nodes, memory"):
+def test_a_table_that_is_not_there_is_named_with_those_that_are(error_words) -> None:
+    with error_words(NotFoundError):
         StatusView(SNAPSHOT).to_frame("node")
 
 

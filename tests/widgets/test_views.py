@@ -129,19 +129,19 @@ def test_what_limits_the_running_plan_is_in_the_answer_to_why():
     assert words in why_view(explanation(bottleneck=words), b.snapshot()).text()
 
 
-def test_what_if_gives_the_command_only_for_what_would_not_be_refused():
+def test_what_if_gives_the_command_only_for_what_would_not_be_refused(words):
     assert "%dlrover apply quick-start --workers 2" in VIEWS["whatif"].text()
     refused = VIEWS["whatif unknown"].text()
-    assert refused.splitlines()[2] == "Warning: This plan is not possible now: no room"
+    assert refused.splitlines()[2] == words
     assert "%dlrover apply" not in refused
 
 
-def test_of_an_ended_job_what_if_tells_only_what_would_have_been():
+def test_of_an_ended_job_what_if_tells_only_what_would_have_been(words):
     over = b.snapshot(phase=JobPhase.SUCCEEDED)
     asked = Weighed(b.BETTER_PLAN, b.candidate(b.BETTER_PLAN), "it has succeeded")
     text = whatif_view((asked,), over).text()
     assert "had run on" in text.splitlines()[0]
-    assert "The job has succeeded: this is what would have been." in text.splitlines()[2]
+    assert text.splitlines()[2] == words
     assert "it has succeeded" not in text
     assert "finish in" not in text
     assert "%dlrover apply" not in text
@@ -167,15 +167,15 @@ def test_a_refusal_of_every_step_is_said_once_and_of_an_ended_job_not_at_all(end
     assert "no: " not in text
 
 
-def test_two_plans_refused_for_one_reason_have_it_said_once_above():
+def test_two_plans_refused_for_one_reason_have_it_said_once_above(words):
     text = whatif_view(
         (Weighed(b.BETTER_PLAN, None, "no room"), Weighed(b.plan(9), None, "no room")), b.snapshot()
     ).text()
-    assert text.splitlines()[2] == "Warning: None of these is possible now: no room"
+    assert text.splitlines()[2] == words
     assert text.count("no room") == 1
 
 
-def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
+def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does(words):
     shares = (
         TermShare("gradients", 0.008, 0.5),
         TermShare("updates", 0.004, 0.25),
@@ -188,9 +188,9 @@ def test_parts_of_an_iteration_are_told_apart_only_where_the_fit_does():
         return [*parts_blocks(asked, replace(b.snapshot().fit, coefficients=terms))]
 
     (nothing,), (one,), (all_of_them,) = told(), told("gradients"), told("gradients", "updates", "sync")
-    assert "16 ms. We can only measure its parts together" in nothing.text
+    assert nothing.text == words
     assert one.rows == (("gradients", "8 ms", "50 %"), ("updates and sync", "8 ms", "50 %"))
-    assert "We can only measure these two together." in one.note
+    assert one.note == words
     assert [name for name, *_ in all_of_them.rows] == ["gradients", "updates", "sync"]
     assert not all_of_them.note
 

@@ -33,6 +33,7 @@ from dlrover_nb.core.structs.data.features import CategoricalColumn, FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.views.events import PhaseChanged
 from dlrover_nb.core.structs.views.snapshot import Evaluation
 from support.master.played_nodes import PlayedNodes
 
@@ -289,6 +290,11 @@ class World(PlayedNodes):
 
     def told(self, kind: type) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
+
+    def said(self, about: str) -> str:
+        """Return the sentences of the story that have some words, each once, in the order in which they came."""
+        notes = (event.message for event in self.told(PhaseChanged) if about in event.message)
+        return "\n".join(dict.fromkeys(notes))
 
 
 def in_place(world: World, target: object) -> bool:

@@ -56,13 +56,13 @@ def test_a_band_far_above_is_cut_at_the_edge_and_leaves_the_front_its_room():
     )
 
 
-def test_on_the_curve_the_cross_is_for_a_free_host_as_the_curve_is():
+def test_on_the_curve_the_cross_is_for_a_free_host_as_the_curve_is(words):
     snapshot = b.snapshot(host=HostLoad(0.5, 0.5, 1.0, 2.0))
     grid = grid_of(snapshot)
     candidate = snapshot.open_proposal.candidate
     grid.mark(replace(candidate, prediction=replace(candidate.prediction, host=0.5)))
     assert cross_height(grid, "curve") == pytest.approx(2 * cross_height(grid, "front"))
-    assert grid.figures["curve"].panels[0].root.yaxis.axis_label == "samples/s on a free host"
+    assert grid.figures["curve"].panels[0].root.yaxis.axis_label == words
 
 
 def cross_height(grid: ChartGrid, chart: str) -> float:

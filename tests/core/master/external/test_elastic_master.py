@@ -184,7 +184,7 @@ def test_a_request_to_restore_rows_that_comes_again_in_a_later_world_has_no_effe
         RowsWanted(Caller("worker-0", "0", "p")),
     ],
 )
-def test_what_a_lost_node_says_late_of_its_parameters_is_refused(late):
+def test_what_a_lost_node_says_late_of_its_parameters_is_refused(late, words):
     job = Job(1)
     job.begin("worker-0")
     job.exit("worker-0")
@@ -194,11 +194,11 @@ def test_what_a_lost_node_says_late_of_its_parameters_is_refused(late):
     before = job.master.train_counts
     answer = job.call(late)
     assert isinstance(answer, CallRefused)
-    assert "worker-0 is not a node of job elastic any more" in answer.why
+    assert answer.why == words
     assert job.master.train_counts == before
 
 
-def test_a_process_that_all_others_wait_for_is_named():
+def test_a_process_that_all_others_wait_for_is_named(words):
     job = Job()
     job.begin("worker-0", "worker-1")
     job.ask("worker-0", seen=1, step=3)
@@ -206,10 +206,10 @@ def test_a_process_that_all_others_wait_for_is_named():
         assert "waits for" not in job.master.message
         job.at_s += LATE_S / 2 + 1
         job.take(job.master.tick(job.at_s))
-    assert job.master.message.startswith("training waits for worker-1, whose")
+    assert job.master.message == words
     job.ask("worker-1", seen=1, step=3)
     job.take(job.master.tick(job.at_s))
-    assert job.master.message == "no process is waiting for another one any more"
+    assert job.master.message == words
 
 
 def test_a_finished_shard_of_a_lost_member_is_done_and_its_next_one_goes_back():
@@ -295,10 +295,10 @@ def test_the_next_master_knows_the_world_and_whose_rows_are_open():
     assert again.master.train_counts.n_sample_done == 70
 
 
-def test_the_quality_that_a_program_tells_is_the_jobs():
+def test_the_quality_that_a_program_tells_is_the_jobs(words):
     job = Job()
     job.call(Evaluated(Caller("worker-0", "0", "p"), 0.9, 0.3, 1000))
-    assert str(job.master.evaluation) == "AUC 0.9000, log loss 0.3000 on 1,000 held-out rows"
+    assert str(job.master.evaluation) == words
 
 
 def test_other_frameworks_have_no_worlds():

@@ -47,14 +47,14 @@ def asking(*nodes):
     return world
 
 
-def test_workers_that_ask_get_the_sizes_and_the_action_ends():
+def test_workers_that_ask_get_the_sizes_and_the_action_ends(words):
     world = asking("worker-0", "worker-1")
     world.do(world.master.mitigate(batches(worker_0=96, worker_1=32), world.at_s))
     sizes = [state_of(world.master, node, world.at_s).batch_size for node in ("worker-0", "worker-1")]
     assert sizes == [96, 32]
     assert world.of(BatchSizesSet)[-1].sizes == (("worker-0", 96), ("worker-1", 32))
     assert world.of(MitigationEnded)[-1] == MitigationEnded(world.at_s, "d-1")
-    assert world.master.message.startswith("ada decided to adjust batch sizes to worker-0 96")
+    assert world.master.message == words
     assert world.master.message.endswith(": worker-1 is slow")
 
 
@@ -72,7 +72,7 @@ def test_programs_that_cannot_accumulate_get_all_rows_of_a_step_at_once():
             (),
             batches(worker_0=1, worker_1=1),
             InvalidValueError,
-            "never asked for their batch size on worker-0, ",
+            "never asked for their batch size on worker-0 and ",
         ),
         (
             ("worker-0",),
@@ -115,10 +115,10 @@ def test_a_program_that_reports_without_asking_has_not_asked():
         world.master.mitigate(batches(worker_0=1, worker_1=1), world.at_s)
 
 
-def test_while_nodes_are_missing_nothing_is_adjusted():
+def test_while_nodes_are_missing_nothing_is_adjusted(error_words):
     world = asking("worker-0", "worker-1")
     world.leave("worker-1")
-    with pytest.raises(StaleDecisionError, match="to train with all nodes of its plan"):
+    with error_words(StaleDecisionError):
         world.master.mitigate(batches(worker_0=1), world.at_s)
 
 
@@ -187,12 +187,12 @@ def test_programs_that_meet_train_again_with_another_worker_and_no_restart_is_us
     assert not world.of(PlanFailed)
 
 
-def test_the_only_process_of_an_elastic_job_is_not_ended():
+def test_the_only_process_of_an_elastic_job_is_not_ended(error_words):
     job = Job(1)
     job.begin("worker-0")
     job.take(job.master.tick(1000.0))
     job.at_s = 1000.0
-    with pytest.raises(InvalidValueError, match=r"only process of job .* and has its parameters"):
+    with error_words(InvalidValueError):
         job.master.mitigate(choice(KillRestart("worker-0", Role.WORKER)), job.at_s)
 
 

@@ -40,16 +40,14 @@ def test_where_the_cluster_resizes_nodes_no_program_restarts(foreign):
     assert {node.memory_mib for node in world.last if node.id in asked} == {1024}
 
 
-def test_a_node_that_cannot_be_resized_gets_a_successor_and_the_others_stay():
+def test_a_node_that_cannot_be_resized_gets_a_successor_and_the_others_stay(words):
     world = resizing()
     world.do(world.master.set_target(LARGER, world.at_s))
     world.resize("its machine has no room")
     assert world.asked["worker-0"] == (0.5, 512), "what was asked is taken back"
     del world.asked["worker-0"]
     world.resize()
-    assert "worker-0 cannot be resized in place: its machine has no room; it is replaced" in " ".join(
-        event.message for event in world.events if hasattr(event, "message")
-    )
+    assert " ".join(event.message for event in world.events if hasattr(event, "message")) == words
     world.come_up()
     world.train()
     assert sorted(world.pods) == ["ps-0", "worker-1", "worker-2"]
@@ -72,12 +70,12 @@ def test_a_node_whose_program_ends_well_is_not_resized_any_more(ended):
     assert world.master.running == LARGER
 
 
-def test_a_cluster_that_does_not_answer_in_time_has_refused():
+def test_a_cluster_that_does_not_answer_in_time_has_refused(words):
     world = resizing()
     world.do(world.master.set_target(LARGER, world.at_s))
     world.asked.clear()
     world.later(RESIZE_LIMIT_S + 1)
-    assert "it was not done within" in world.master.message
+    assert world.master.message == words
     assert "worker-2" in world.pods
 
 

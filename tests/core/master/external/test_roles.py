@@ -247,12 +247,12 @@ def test_roles_that_cannot_be_are_refused_with_words(roles, why):
         replace(TF, roles=tuple(FixedRole(**{"command": ("a",), **each}) for each in roles))
 
 
-def test_a_ddp_job_has_no_chief():
-    with pytest.raises(InvalidValueError, match="a ddp job has no chief"):
+def test_a_ddp_job_has_no_chief(error_words):
+    with error_words(InvalidValueError):
         replace(TORCH, framework=Framework.DDP, roles=(LEAD,))
 
 
-def test_fixed_nodes_take_their_part_of_machines_quota_and_budget():
+def test_fixed_nodes_take_their_part_of_machines_quota_and_budget(error_words):
     spec = JobSpec("a", plan=plan(), foreign=WITH_ALL, bounds=PlanBounds(quota_cpu=10), budget_per_hour=1.0)
     left = limits_left(spec)
     assert left.bounds.quota_cpu == pytest.approx(10 - 1.0 - 0.5 - 2 * 0.5)
@@ -263,17 +263,17 @@ def test_fixed_nodes_take_their_part_of_machines_quota_and_budget():
     check_job_fits(spec, Capacity((NodeShape(4, 8192),)))
     with pytest.raises(CapacityError, match="the plan must fit"):
         check_job_fits(spec, Capacity((NodeShape(3, 8192),)))
-    with pytest.raises(CapacityError, match=r"nodes of external.roles must fit .*got 4 with 2.5 cores"):
+    with error_words(CapacityError):
         check_job_fits(spec, Capacity((NodeShape(2, 8192),)))
-    with pytest.raises(InvalidValueError, match=r"budget_per_hour must leave something.*external.roles take"):
+    with error_words(InvalidValueError):
         planned(replace(spec, budget_per_hour=0.01))
 
 
-def test_a_budget_is_refused_where_gpus_of_fixed_nodes_have_no_price():
+def test_a_budget_is_refused_where_gpus_of_fixed_nodes_have_no_price(error_words):
     trainer = replace(LEAD, gpu=2)
     spec = JobSpec("a", plan=plan(), foreign=replace(TF, roles=(trainer,)), budget_per_hour=9.0)
     room = Capacity((NodeShape(8, 16384, gpu=2),))
-    with pytest.raises(InvalidValueError, match=r"needs prices.gpu_hour.* have 2 GPUs"):
+    with error_words(InvalidValueError):
         check_job_fits(spec, room)
     check_job_fits(replace(spec, budget_per_hour=None), room)
     priced = replace(spec, prices=replace(spec.prices, gpu_hour=2.0))

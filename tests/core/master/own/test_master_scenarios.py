@@ -60,7 +60,7 @@ def test_no_held_out_rows_is_no_failure() -> None:
     assert world.master.evaluation is None
 
 
-def test_a_killed_worker_is_replaced_under_a_new_name_and_nothing_is_lost() -> None:
+def test_a_killed_worker_is_replaced_under_a_new_name_and_nothing_is_lost(words) -> None:
     world = World(spec(plan(2, 1)))
     world.run_until(lambda: world.master.train_counts.n_sample_done > 100)
     world.kill("worker-0")
@@ -69,7 +69,7 @@ def test_a_killed_worker_is_replaced_under_a_new_name_and_nothing_is_lost() -> N
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
     assert world.master.train_counts.returned >= 1
-    assert "worker-0 was lost: exit code -9" in str(world.told(PhaseChanged))
+    assert world.said("worker-0") == words
 
 
 def test_a_silent_worker_counts_as_dead_and_its_late_words_are_answered_with_stop() -> None:
@@ -243,11 +243,11 @@ def test_batch_sizes_are_told_to_the_coordinator_and_again_to_its_successor() ->
     world.run_until(lambda: any(sizes in node.heard for node in world.nodes.values() if node.id != "ps-0"))
 
 
-def test_batch_sizes_of_a_deterministic_job_are_refused() -> None:
+def test_batch_sizes_of_a_deterministic_job_are_refused(error_words) -> None:
     size = spec().batch_size
     world = World(spec(plan(2, 1), sync=Sync.BSP, deterministic=True, global_batch=2 * size), features(4000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
-    with pytest.raises(InvalidValueError, match="is deterministic: its batches are fixed"):
+    with error_words(InvalidValueError):
         world.master.choose(BatchChoice((("worker-1", 15),), "ada"), world.at_s)
 
 
@@ -355,14 +355,14 @@ def test_a_program_that_crashes_each_time_fails_the_job_with_its_last_words() ->
     assert len(world.starts) < 15
 
 
-def test_a_mistake_that_a_new_node_would_repeat_fails_the_job_at_once() -> None:
+def test_a_mistake_that_a_new_node_would_repeat_fails_the_job_at_once(words) -> None:
     world = World(spec(plan(2, 1)))
     world.hello("worker-0")
     world.hear("worker-0")
     failed = m.NodeFailed("worker-0", "column 'age' is not in the file", retryable=False)
     world.do(world.master.on_message("worker-0", failed, world.at_s))
     assert world.master.phase is JobPhase.FAILED
-    assert "column 'age' is not in the file" in world.master.message
+    assert world.master.message == words
     assert not world.living(Role.WORKER) + world.living(Role.PS)
     assert not world.master.tick(1.0)
 
@@ -411,14 +411,14 @@ def test_stop_before_anything_is_up_ends_at_once() -> None:
     assert world.master.phase is JobPhase.STOPPED
 
 
-def test_stop_does_not_wait_for_ever_for_a_worker_that_hangs() -> None:
+def test_stop_does_not_wait_for_ever_for_a_worker_that_hangs(words) -> None:
     world = World(spec(), features(4000))
     world.run_until(lambda: in_place(world, plan()))
     world.do(world.master.stop("ada", "", world.at_s))
     for _ in range(21):
         world.tick(1.0)
     assert world.master.phase is JobPhase.STOPPED
-    assert "no checkpoint was saved in time" in world.master.message
+    assert world.master.message == words
 
 
 def test_a_newer_target_on_the_way_replaces_the_older_one() -> None:
@@ -462,7 +462,7 @@ def test_reports_carry_the_plan_only_when_it_ran_for_their_whole_window() -> Non
     assert done == sorted(set(done))
 
 
-def test_scores_of_the_wrong_length_are_not_taken() -> None:
+def test_scores_of_the_wrong_length_are_not_taken(words) -> None:
     world = World(spec(), features(40, 45))
     world.run_until(lambda: world.master.phase is JobPhase.EVALUATING)
     world.run_until(lambda: world.master.evaluation_counts.doing == 1)
@@ -473,12 +473,12 @@ def test_scores_of_the_wrong_length_are_not_taken() -> None:
     world.do(world.master.on_message(node.id, m.ShardFinished(node.id, node.shard.lease), world.at_s, bad))
     assert world.master.evaluation_counts.done == 0
     assert world.master.evaluation_counts.todo == 2
-    assert "worker-0 was lost: it scored" in world.master.message
+    assert world.master.message == words
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
 
 
-def test_rows_of_one_class_have_no_auc_and_the_job_succeeds_all_the_same() -> None:
+def test_rows_of_one_class_have_no_auc_and_the_job_succeeds_all_the_same(words) -> None:
     world = World(spec())
 
     def refuse(scores: ScoreSums) -> Evaluation:
@@ -488,4 +488,4 @@ def test_rows_of_one_class_have_no_auc_and_the_job_succeeds_all_the_same() -> No
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     assert world.master.evaluation is None
-    assert "no quality: AUC needs rows of both classes" in world.master.message
+    assert world.master.message == words

@@ -27,7 +27,7 @@ def quiet(world: World, seconds: int, *silenced: str) -> None:
         world.tick(1.0)
 
 
-def test_a_worker_that_does_not_pause_is_replaced_so_that_others_go_on() -> None:
+def test_a_worker_that_does_not_pause_is_replaced_so_that_others_go_on(words) -> None:
     world = World(spec(plan(2, 1)), features(50_000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
     world.do(world.master.set_target(plan(2, 2), world.at_s))
@@ -35,7 +35,7 @@ def test_a_worker_that_does_not_pause_is_replaced_so_that_others_go_on() -> None
     quiet(world, 46 + 21 + 46 + 21 + 62, "worker-1")
     assert "worker-1" not in world.living(Role.WORKER)
     assert world.master.stage is not Stage.PAUSING
-    assert "worker-1 was lost: it did not pause within 60 s" in str(world.told(PhaseChanged))
+    assert world.said("worker-1") == words
 
 
 def test_a_worker_that_does_not_finish_its_shard_is_ended_after_a_while() -> None:
@@ -47,11 +47,11 @@ def test_a_worker_that_does_not_finish_its_shard_is_ended_after_a_while() -> Non
     assert world.master.running == plan(1, 1)
 
 
-def test_a_ps_that_never_saves_costs_the_checkpoint_and_not_the_job() -> None:
+def test_a_ps_that_never_saves_costs_the_checkpoint_and_not_the_job(words) -> None:
     world = World(spec(checkpoint_every_s=1.0), features(50_000))
     world.run_until(lambda: world.master.stage is Stage.PAUSING)
     quiet(world, 302, "ps-0")
-    assert "checkpoint 1 could not be written" in str(world.told(PhaseChanged))
+    assert world.said("checkpoint 1") == words
     assert world.master.stage is not Stage.ENDED
     assert world.living(Role.PS) == ["ps-0"]
 
@@ -82,7 +82,7 @@ def test_a_worker_that_paused_with_a_void_shard_is_told_to_drop_it() -> None:
     assert any(train.drop_shard for train in trains)
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beginning() -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beginning(words) -> None:
     world = World(spec(plan(2, 1), checkpoint_every_s=1.0), features(8000))
     world.has_memory = False
     world.run_until(lambda: len(world.disk) == 2 and world.master.stage is Stage.SERVING)
@@ -90,12 +90,13 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it_and_then_to_the_beg
     world.damaged = {newest}
     world.kill("ps-0")
     world.run_until(lambda: world.master.stage is Stage.SERVING)
-    assert f"it is damaged; continuing from checkpoint {old}" in str(world.told(PhaseChanged))
+    assert f"from checkpoint {old}" in world.said("damaged")
+    assert world.said("continuing from") == words
     assert newest in world.dropped
     world.damaged = set(range(1000))
     world.kill("ps-1")
     world.run_until(lambda: world.master.stage is Stage.SERVING)
-    assert "it is damaged; continuing from the beginning" in str(world.told(PhaseChanged))
+    assert world.said("continuing from") == words
     world.damaged = set()
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
@@ -122,7 +123,7 @@ def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what()
     world = World(spec())
     waits(world, 1000, "worker-0", "ps-0")
     assert world.master.phase is JobPhase.STARTING
-    needs = "waiting for room: needs 0.75 cores and 1024 MiB for ps-0, worker-0"
+    needs = "waiting for room: needs 0.75 cores and 1024 MiB for ps-0 and worker-0"
     assert needs in world.master.message
     assert str(world.told(PhaseChanged)).count(needs) == 1
     world.do(world.master.set_waiting({}, world.at_s))
@@ -131,14 +132,14 @@ def test_a_first_plan_without_room_waits_as_long_as_it_takes_and_says_for_what()
     trained_every_row(world)
 
 
-def test_a_change_of_plan_without_room_gives_way_to_the_plan_before() -> None:
+def test_a_change_of_plan_without_room_gives_way_to_the_plan_before(words) -> None:
     world = World(spec(), features(80_000))
     world.run_until(lambda: in_place(world, plan()))
     world.do(world.master.set_target(plan(2, 1), world.at_s))
     waits(world, 130, "worker-1")
     (failed,) = world.told(PlanFailed)
     assert isinstance(failed, PlanFailed)
-    assert "no room was found within 120 s: it needs 0.5 cores and 512 MiB for worker-1" in failed.why
+    assert failed.why == words
     assert world.master.running == plan()
 
 
@@ -152,7 +153,7 @@ def test_a_lost_worker_without_room_for_its_successor_waits_while_others_train()
     assert "waiting for room" in world.master.message
 
 
-def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> None:
+def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up(words) -> None:
     world, why = World(spec()), "0/2 nodes are available: 2 Insufficient cpu."
     waits(world, 200, "worker-0", "ps-0", why=why)
     assert world.master.phase is JobPhase.STARTING
@@ -161,12 +162,12 @@ def test_the_clusters_own_reason_is_told_with_the_nodes_that_it_holds_up() -> No
     world.do(world.master.set_waiting({"ps-0": why}, world.at_s))
     assert {node.id: node.waits_for for node in world.master.nodes} == {"ps-0": why, "worker-0": ""}
     world.do(world.master.set_waiting({}, world.at_s))
-    assert world.master.message == "nodes have what they waited for"
+    assert world.master.message == words
     world.run_to_end()
     trained_every_row(world)
 
 
-def test_after_an_undone_change_nothing_that_nodes_waited_for_is_said_to_be_there() -> None:
+def test_after_an_undone_change_nothing_that_nodes_waited_for_is_said_to_be_there(words) -> None:
     world, why = World(spec(), features(80_000)), "exceeded quota: compute"
     world.run_until(lambda: in_place(world, plan()))
     world.do(world.master.set_target(plan(2, 1), world.at_s))
@@ -174,11 +175,11 @@ def test_after_an_undone_change_nothing_that_nodes_waited_for_is_said_to_be_ther
     assert why in world.master.message
     world.do(world.master.set_target(plan(), world.at_s))
     world.do(world.master.set_waiting({}, world.at_s))
-    assert world.master.message == "no node is waiting any more"
+    assert world.master.message == words
     assert "available" not in str(world.told(PhaseChanged))
 
 
-def test_a_node_that_never_began_is_not_said_to_be_lost() -> None:
+def test_a_node_that_never_began_is_not_said_to_be_lost(words) -> None:
     world = World(spec(plan(2, 1)), features(80_000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
     world.kill("worker-1")
@@ -187,17 +188,17 @@ def test_a_node_that_never_began_is_not_said_to_be_lost() -> None:
     (new,) = [n.id for n in world.master.nodes if not world.nodes[n.id].has_come_up]
     world.nodes[new].is_alive = False
     world.do(world.master.on_exit(new, "it could not start within 15 min", world.at_s))
-    assert f"{new} did not start: it could not start within 15 min" in str(world.told(PhaseChanged))
+    assert world.said("did not start") == words
 
 
-def test_a_change_of_plan_that_waited_in_vain_says_for_what() -> None:
+def test_a_change_of_plan_that_waited_in_vain_says_for_what(words) -> None:
     world = World(spec(), features(80_000))
     world.run_until(lambda: in_place(world, plan()))
     world.do(world.master.set_target(plan(2, 1), world.at_s))
     waits(world, 130, "worker-1", why="exceeded quota: small")
     (failed,) = world.told(PlanFailed)
     assert isinstance(failed, PlanFailed)
-    assert "within 120 s, waiting: exceeded quota: small (worker-1); resolve that" in failed.why
+    assert failed.why == words
     assert world.master.running == plan()
 
 

@@ -64,10 +64,10 @@ def test_a_longer_image_is_refused():
         parse(np.append(image, np.zeros(64, np.uint8)), "it")
 
 
-def test_another_format_names_itself_and_what_was_expected():
+def test_another_format_names_itself_and_what_was_expected(error_words):
     image = bytes_of(Image({}, {}))
     image[7] = ord("9")
-    with pytest.raises(CheckpointError, match="it has checkpoint format 9, expected 3"):
+    with error_words(CheckpointError):
         parse(image, "it")
 
 
@@ -83,6 +83,6 @@ def test_arrays_that_hold_objects_cannot_be_asked_for():
         parse(np.frombuffer(text, np.uint8), "it")
 
 
-def test_arrays_that_hold_objects_are_not_laid_out():
-    with pytest.raises(CheckpointError, match="a has the type object"):
+def test_arrays_that_hold_objects_are_not_laid_out(error_words):
+    with error_words(CheckpointError):
         Layout(Image({}, {"a": np.array([None])}))

@@ -214,7 +214,7 @@ def test_a_base_elsewhere_is_refused(tmp_path, name):
         fill(new_store, [PartSource(f"{tmp_path}/part", written.sha256)], ALL)
 
 
-def test_a_file_that_adds_to_another_and_repeats_a_row_far_behind_is_refused(tmp_path):
+def test_a_file_that_adds_to_another_and_repeats_a_row_far_behind_is_refused(tmp_path, error_words):
     ids = np.arange(100_000)
     base = StorePart(ids, np.zeros((len(ids), 8), np.float32), 0, np.zeros((2, N_DENSE), np.float32))
     below = increments.write_url(f"{tmp_path}/part.1", Layout(image_of(base)).chunks())
@@ -222,7 +222,7 @@ def test_a_file_that_adds_to_another_and_repeats_a_row_far_behind_is_refused(tmp
     image = image_of(base)
     image.header.update(base="part.1", base_sha256=below.sha256)
     written = increments.write_url(f"{tmp_path}/part", Layout(image).chunks())
-    with pytest.raises(CheckpointError, match="got 7 more than once; use an earlier checkpoint"):
+    with error_words(CheckpointError):
         fill(new_store, [PartSource(f"{tmp_path}/part", written.sha256)], ALL)
 
 

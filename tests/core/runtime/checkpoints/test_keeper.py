@@ -124,7 +124,7 @@ def test_a_copy_waits_while_both_buffers_are_on_their_way(make, arrays, tmp_path
         assert_image(read_url(result.url, result.sha256), result.number, arrays(result.number))
 
 
-def test_a_copy_that_was_overwritten_is_refused(make, shm, arrays):
+def test_a_copy_that_was_overwritten_is_refused(make, shm, arrays, error_words):
     flash = make()
     first = flash.copy(1, {"n": 1}, arrays(1))
     second = flash.copy(2, {"n": 2}, arrays(2))
@@ -135,7 +135,7 @@ def test_a_copy_that_was_overwritten_is_refused(make, shm, arrays):
         pass
     with memory_image(second, shm=shm) as image:
         assert_image(image, 2, arrays(2))
-    with pytest.raises(CheckpointError, match="checkpoint 1 is no longer in memory"):
+    with error_words(CheckpointError):
         flash.persist(1, "anywhere")
 
 
@@ -289,7 +289,7 @@ def test_what_is_on_its_way_to_a_file_does_not_give_way(make, arrays, tmp_path, 
 
 
 def test_a_disk_that_fills_leaves_the_last_good_file_and_the_next_one_is_written(
-    make, arrays, tmp_path, disk_that_fills
+    make, arrays, tmp_path, disk_that_fills, words
 ):
     flash, url = make(), str(tmp_path / "disk" / "part")
     for number in (1, 2, 3):
@@ -301,7 +301,7 @@ def test_a_disk_that_fills_leaves_the_last_good_file_and_the_next_one_is_written
             good = result
         if number == 2:
             assert isinstance(result, PersistFailed)
-            assert result.why.startswith(f"cannot write the checkpoint {url}: File too large; the last good")
+            assert result.why == words
             assert_image(read_url(url, good.sha256), 1, arrays(1))
             assert [path.name for path in (tmp_path / "disk").iterdir()] == ["part"]
     assert_image(read_url(url, result.sha256), 3, arrays(3))

@@ -192,40 +192,40 @@ def test_memory_that_is_overwritten_while_it_is_loaded_voids_what_was_loaded(sav
     saved.assert_held_by(filled.store)
 
 
-def test_a_part_that_is_nowhere_is_one_clear_line(saved):
+def test_a_part_that_is_nowhere_is_one_clear_line(saved, error_words):
     gone = [PartSource("", "", source.memory) for source in saved.sources]
     saved.flashes[1].close(unlink=True)
     saved.flashes.pop()
-    with pytest.raises(CheckpointError, match="was in memory only, and that is gone"):
+    with error_words(CheckpointError):
         saved.fill(gone)
 
 
-def test_a_file_of_other_arrays_is_refused(saved, tmp_path):
+def test_a_file_of_other_arrays_is_refused(saved, tmp_path, error_words):
     image = ps_checkpoint.Image({}, {"ids": np.arange(3)})
     written = image_files.write_url(str(tmp_path / "other"), ps_checkpoint.Layout(image).chunks())
-    with pytest.raises(CheckpointError, match="expected a checkpoint with the arrays"):
+    with error_words(CheckpointError):
         saved.fill([PartSource(str(tmp_path / "other"), written.sha256)])
 
 
 APART = 100_000  # rows between two that are the same: they are read in different blocks
 
 
-def test_a_part_that_repeats_a_row_far_behind_is_refused(saved, tmp_path):
+def test_a_part_that_repeats_a_row_far_behind_is_refused(saved, tmp_path, error_words):
     ids = np.arange(APART)
     ids[-1] = 7
     twice = StorePart(ids, np.zeros((APART, 8), np.float32), 0, np.zeros((2, 20), np.float32))
     written = ps_checkpoint.write(tmp_path / "twice", twice)
     source = PartSource(str(tmp_path / "twice"), written.sha256)
-    with pytest.raises(CheckpointError, match="got 7 more than once; use an earlier checkpoint"):
+    with error_words(CheckpointError):
         ps_checkpoint.fill(lambda: ParameterStore(MODEL, APART, 20), [source], np.ones(256, np.bool_))
 
 
-def test_a_row_that_two_parts_hold_is_refused(saved):
+def test_a_row_that_two_parts_hold_is_refused(saved, error_words):
     row = saved.parts[0].ids[3]
     saved.parts[1].ids[5] = row
     url = saved.sources[1].url
     saved.sources[1] = PartSource(url, ps_checkpoint.write(Path(url), saved.parts[1]).sha256)
-    with pytest.raises(CheckpointError, match=f"got {row} more than once; use an earlier checkpoint"):
+    with error_words(CheckpointError):
         saved.fill(saved.sources)
 
 

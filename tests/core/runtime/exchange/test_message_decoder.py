@@ -100,8 +100,8 @@ def test_a_record_of_megabytes_is_refused_before_it_becomes_objects() -> None:
         encode(ShardAsked("x" * wire.MAX_HEAD_BYTES))
 
 
-def test_another_version_and_another_program_are_told_apart() -> None:
-    with pytest.raises(WireError, match="expected version 1 of the wire, got version 7; run one release"):
+def test_another_version_and_another_program_are_told_apart(error_words) -> None:
+    with error_words(WireError):
         decode([frame(b"", version=7)])
     with pytest.raises(WireError, match="another program"):
         decode([frame(b"", mark=b"GE")])

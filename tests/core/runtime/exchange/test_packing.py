@@ -130,8 +130,8 @@ def test_numbers_of_another_type_than_announced_are_refused(precision):
 
 
 @for_each("scale", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_scale_that_is_none_is_refused(scale):
-    with pytest.raises(WireError, match=r"expected a scale from 2\^-126"):
+def test_a_scale_that_is_none_is_refused(scale, error_words):
+    with error_words(WireError):
         unpack(np.ones(3, np.float16), Precision.FLOAT16, scale)
 
 
@@ -178,23 +178,23 @@ def test_nothing_is_packed_that_lies_in_shared_memory(listen):
 
 
 @pytest.mark.parametrize("sync", [Sync.BSP, Sync.ALLREDUCE])
-def test_rounds_are_not_packed(sync):
-    with pytest.raises(InvalidValueError, match=r"exchange \(dense bfloat16\) needs sync asp, ssp or gba"):
+def test_rounds_are_not_packed(sync, error_words):
+    with error_words(InvalidValueError):
         validate_job(JobSpec("one", sync=sync, exchange=PACKED[0]))
 
 
-def test_gathered_gradients_are_packed_batch_by_batch():
-    with pytest.raises(InvalidValueError, match=r"dense_every must be 1 with sync gba, got 4"):
+def test_gathered_gradients_are_packed_batch_by_batch(error_words):
+    with error_words(InvalidValueError):
         validate_job(JobSpec("one", sync=Sync.GBA, exchange=ExchangeSpec(dense_every=4)))
     assert validate_job(JobSpec("one", sync=Sync.GBA, exchange=PACKED[0])).spec.sync is Sync.GBA
 
 
-def test_wrong_settings_are_refused_with_what_is_possible():
-    with pytest.raises(InvalidValueError, match=r"dense must be float32, bfloat16, float16, got 'int8'"):
+def test_wrong_settings_are_refused_with_what_is_possible(error_words):
+    with error_words(InvalidValueError):
         ExchangeSpec("int8")
-    with pytest.raises(InvalidValueError, match=r"dense_every must be >= 1, got 0"):
+    with error_words(InvalidValueError):
         ExchangeSpec(dense_every=0)
-    with pytest.raises(InvalidValueError, match="encryption must be aes-gcm, none, got 'off'"):
+    with error_words(InvalidValueError):
         ExchangeSpec(encryption="off")
 
 
@@ -204,8 +204,8 @@ def test_a_job_of_an_earlier_release_packs_nothing():
     assert from_json(json.dumps(earlier).encode(), JobSpec) == JobSpec("one")
 
 
-def test_what_a_worker_says_of_its_exchanges_names_what_is_packed():
-    assert PACKED[-1].words == "dense bfloat16 every 4 batches, rows float16"
+def test_what_a_worker_says_of_its_exchanges_names_what_is_packed(words):
+    assert PACKED[-1].words == words
     assert ExchangeSpec(dense_every=2).words == "dense float32 every 2 batches"
     assert ExchangeSpec().words == ""
 

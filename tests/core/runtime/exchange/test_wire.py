@@ -200,8 +200,8 @@ def test_a_path_longer_than_a_unix_socket_may_have_is_reached_by_its_folder(cont
         assert _answered(dealer, router, LIMIT_S * 1000)
 
 
-def test_a_long_path_whose_folder_is_gone_says_so(context, tmp_path):
-    with pytest.raises(BackendError, match="does the job still run"):
+def test_a_long_path_whose_folder_is_gone_says_so(context, tmp_path, error_words):
+    with error_words(BackendError):
         connect_dealer(context, f"ipc://{tmp_path / ('x' * 120) / 'master'}", "w0", new_keys())
 
 

@@ -123,8 +123,8 @@ def test_what_is_no_optimizer_is_refused(added, name, words):
         Rule.of(ModelSpec(optimizer=name))
 
 
-def test_a_file_with_an_unknown_name_is_refused_with_the_nearest(added):
-    with pytest.raises(InvalidValueError, match=r"unknown model.optimizer 'oars'; did you mean ours"):
+def test_a_file_with_an_unknown_name_is_refused_with_the_nearest(added, error_words):
+    with error_words(InvalidValueError):
         job_from({"name": "x", "model": {"optimizer": "oars"}})
-    with pytest.raises(InvalidValueError, match=r"model\.optimizer must be one of sgd, adagrad, adam, ours"):
+    with error_words(InvalidValueError):
         job_from({"name": "x", "model": {"optimizer": 3}})

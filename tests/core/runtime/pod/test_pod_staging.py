@@ -132,9 +132,9 @@ def test_rows_that_the_image_may_hold_are_looked_at_in_the_cluster(tmp_path):
     assert not sees_rows(spec_of(str(tmp_path / "none.parquet"), "/data"))
 
 
-def test_rows_of_the_client_that_no_pod_sees_are_refused_with_what_to_mount(tmp_path):
+def test_rows_of_the_client_that_no_pod_sees_are_refused_with_what_to_mount(tmp_path, error_words):
     (tmp_path / "rows.parquet").touch()
-    with pytest.raises(InvalidValueError, match=rf"pods cannot read .*mount: {tmp_path}, claim: NAME"):
+    with error_words(InvalidValueError):
         sees_rows(spec_of(str(tmp_path / "rows.parquet"), f"{tmp_path}-other"))
 
 
@@ -148,9 +148,9 @@ def test_several_files_are_each_looked_for_on_the_volumes(tmp_path):
             sees_rows(spec_of(f"s3://bucket/a.parquet\n{path}", "/other"))
 
 
-def test_what_is_lost_with_pods_is_told_with_the_way_out():
-    assert "no model is kept; set checkpoint_url" in storage_advice(SPEC)
-    assert "does not outlive its master's pod" in storage_advice(replace(SPEC, checkpoint_url="s3://b"))
+def test_what_is_lost_with_pods_is_told_with_the_way_out(words):
+    assert storage_advice(SPEC) == words
+    assert storage_advice(replace(SPEC, checkpoint_url="s3://b")) == words
     assert (
         storage_advice(replace(SPEC, kubernetes=KubernetesSpec(volumes=(Volume(f"{STATE}/", claim="c"),))))
         == ""

@@ -55,11 +55,11 @@ def lonely(context, tmp_path, clock):
     return Agent(context, config, clock, TimeAccounting(clock))
 
 
-def test_a_node_that_leaves_does_not_wait_long_for_another_master(lonely, clock):
+def test_a_node_that_leaves_does_not_wait_long_for_another_master(lonely, clock, error_words):
     clock.advance(LEAVING_ALONE_S + 1)
     lonely.tick()
     lonely.leave()
-    with pytest.raises(BackendError, match="for 30 s, so it ends"):
+    with error_words(BackendError):
         lonely.tick()
     lonely.close(linger_s=0.0)
 
@@ -77,9 +77,9 @@ def test_what_was_said_to_nobody_leaves_with_the_node_in_its_order(context, lone
     assert heard == [ShardAsked("w0"), Left("w0")]
 
 
-def test_a_node_does_not_keep_more_than_a_thousand_words_for_a_master_that_is_away(lonely):
+def test_a_node_does_not_keep_more_than_a_thousand_words_for_a_master_that_is_away(lonely, error_words):
     for _ in range(HIGH_WATER):
         lonely.send(ShardAsked("w0"))
-    with pytest.raises(BackendError, match="a thousand messages wait for the job master at ipc://"):
+    with error_words(BackendError):
         lonely.send(ShardAsked("w0"))
     lonely.close(linger_s=0.0)

@@ -99,13 +99,14 @@ def test_the_jobs_key_is_never_told_nor_colours_nor_what_a_bar_overwrote(path):
     assert texts(tail(path).take(0.0)) == ["key=***redacted***!", "red", "99%"]
 
 
-def test_of_a_flood_the_newest_lines_are_told_and_the_rest_is_counted(path):
+def test_of_a_flood_the_newest_lines_are_told_and_the_rest_is_counted(path, words):
     every = [f"line {n:07d}" for n in range(9_000)]
     write(path, "\n".join(every) + "\n")
     told, *lines = tail(path).take(0.0)
     assert texts(lines) == every[-output.MOST_LINES :]
     n_left_out = (len(every) - output.MOST_LINES) * (len(every[0]) + 1)
-    assert told.text.startswith(f"{n_left_out} bytes of stderr before this were left out")
+    assert told.text.startswith(f"{n_left_out} ")
+    assert told.text == words
     assert told.level == "WARNING"
 
 

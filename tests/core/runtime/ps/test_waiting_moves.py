@@ -102,14 +102,14 @@ def test_a_move_that_is_cancelled_while_it_waits_is_never_begun(giver):
     assert giver.migration.progress_report(giver.at_s) is None
 
 
-def test_a_chunk_that_repeats_a_row_is_refused_and_may_come_again(giver):
+def test_a_chunk_that_repeats_a_row_is_refused_and_may_come_again(giver, error_words):
     while giver.n_row > N_ID // 2:
         giver.step()
     giver.step()
     values = np.full((3, MODEL.row_width), 7, np.float32)
     ids = np.array([HIGH[0], HIGH[1], HIGH[0]], np.int64)
     chunk = MoveChunk(3, "b", 1, 0, is_last=False)
-    with pytest.raises(WireError, match=f"chunk 1 of b is refused: .*got {HIGH[0]} more than once"):
+    with error_words(WireError):
         giver.migration.receive(chunk, StorePart(ids, values, 0, np.empty((1, 0), np.float32)))
     assert giver.n_row == N_ID // 2
     whole = StorePart(ids[:2], values[:2], 0, np.empty((1, 0), np.float32))

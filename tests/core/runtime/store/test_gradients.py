@@ -74,14 +74,14 @@ def test_clipped_gradients_keep_their_direction_and_have_at_most_that_norm(
 
 @pytest.mark.parametrize("optimizer", Optimizer)
 @pytest.mark.usefixtures("every_kernel")
-def test_a_gradient_of_1e20_does_not_freeze_a_row(optimizer: Optimizer) -> None:
+def test_a_gradient_of_1e20_does_not_freeze_a_row(optimizer: Optimizer, words, error_words) -> None:
     model = ModelSpec(embedding_dim=3, optimizer=optimizer, learning_rate=0.1)
     store = ParameterStore(model, 8, 2)
     store.init_dense(np.zeros(2, np.float32))
     ids, huge, dense = np.array([5]), np.full((1, 4), 1e20, np.float32), np.ones(2, np.float32)
-    with pytest.raises(WireError, match=r"expected finite gradients of a norm up to 1e\+15, got 2e\+20"):
+    with error_words(WireError):
         store.check_push(ids, huge, dense)
-    assert unusable(0.7, huge, dense, clip_norm=None).startswith("its gradients have a norm of 2.0e+20")
+    assert unusable(0.7, huge, dense, clip_norm=None) == words
     assert unusable(0.7, huge, dense, clip_norm=1.0) == ""
     store.check_push(ids, huge, dense)
     store.push(ids, huge)

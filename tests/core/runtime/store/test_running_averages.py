@@ -214,6 +214,7 @@ def test_what_is_not_finite_is_refused_and_a_large_variance_is_not() -> None:
 @pytest.mark.parametrize("precision", Precision)
 def test_packed_averages_keep_their_bits_and_those_of_several_batches_arrive_as_their_mean(
     precision: Precision,
+    error_words,
 ) -> None:
     spec = ExchangeSpec(dense=precision, dense_every=2)
     packer = Packer(spec, 5, 3)
@@ -228,7 +229,7 @@ def test_packed_averages_keep_their_bits_and_those_of_several_batches_arrive_as_
     packed, *scales = pack_answer(NO_FLOATS, pushes[0], form, 3)
     np.testing.assert_array_equal(unpack_answer(packed, form, *scales, 3)[1][2:], pushes[0, 2:])
     if precision is not Precision.FLOAT32:
-        with pytest.raises(WireError, match="expected a dense slice with 3 averages"):
+        with error_words(WireError):
             unpack_push([NO_ROWS, NO_FLOATS, sent[2][:5]], form, 3)
 
 
@@ -245,10 +246,10 @@ def test_workers_in_step_push_the_mean_of_their_batches_as_one() -> None:
     np.testing.assert_allclose(replica.store.dense[-N_AVERAGE:], 0.8 * FIRST + 0.2 * mean, rtol=1e-5)
 
 
-def test_a_checkpoint_without_averages_is_no_start_for_a_model_with_them() -> None:
+def test_a_checkpoint_without_averages_is_no_start_for_a_model_with_them(words) -> None:
     before = replace(MODEL, averages=())
     (text,) = differences(Trained(before, SPEC.data, FEATURES), MODEL, FEATURES)
-    assert text == f"model.n_average was 0, here it is {N_AVERAGE}"
+    assert text == words
     slower = replace(MODEL, averages=(Averages(N_AVERAGE, 0.01),))
     assert not differences(Trained(slower, SPEC.data, FEATURES), MODEL, FEATURES)
 

@@ -477,7 +477,7 @@ def test_a_checkpoint_of_another_model_is_refused():
 
 
 @pytest.mark.parametrize("count", [-1.0, -np.inf, np.nan, np.inf, 2.0**24 + 2])
-def test_counts_of_steps_that_are_none_are_refused(count):
+def test_counts_of_steps_that_are_none_are_refused(count, error_words):
     """A kernel would read beyond its table of step sizes."""
     store = make(replace(MODEL, optimizer=Optimizer.ADAM))
     store.push(*step(1)[:2])
@@ -486,9 +486,9 @@ def test_counts_of_steps_that_are_none_are_refused(count):
     bad_table, bad_dense = table.copy(), dense.copy()
     bad_table[1:2, -1], bad_dense[-1, 1:2] = count, count
     for take in (store.absorb, lambda part: store.load(part, everything)):
-        with pytest.raises(CheckpointError, match="expected counts of Adam's steps from 0 to 16777216, got"):
+        with error_words(CheckpointError):
             take(StorePart(ids, bad_table, 0, dense))
-    with pytest.raises(CheckpointError, match="expected counts of Adam's steps"):
+    with error_words(CheckpointError):
         store.load(StorePart(ids, table, 0, bad_dense), everything)
     after = store.export()
     for mine, theirs in zip((ids, table, dense), (after.ids, after.table, after.dense), strict=True):
@@ -513,11 +513,11 @@ def test_a_part_that_repeats_a_row_is_refused_before_any_row_changes(model, row)
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_rows_that_move_are_refused_where_one_comes_again_far_behind():
+def test_rows_that_move_are_refused_where_one_comes_again_far_behind(error_words):
     store = make(replace(MODEL, embedding=Embedding.HASH))
     ids = np.arange(100_000)
     ids[-1] = 7
     repeated = StorePart(ids, np.ones((len(ids), 8), np.float32), 0, store.export().dense)
-    with pytest.raises(CheckpointError, match="got 7 more than once"):
+    with error_words(CheckpointError):
         store.absorb(repeated)
     assert store.n_row == 0

@@ -254,11 +254,11 @@ def test_an_empty_store_has_an_empty_copy():
     np.testing.assert_array_equal(body, expected)
 
 
-def test_what_is_not_finite_at_the_cut_is_refused_whatever_comes_later():
+def test_what_is_not_finite_at_the_cut_is_refused_whatever_comes_later(error_words):
     store, stream = make()
     stream.push_nan()
     _, _, copy = begun(store)
-    with pytest.raises(CheckpointError, match="not all of its parameters are finite"):
+    with error_words(CheckpointError):
         copy()
 
 
@@ -269,7 +269,7 @@ def set_dense(store, value):
 
 
 @pytest.mark.parametrize("where", ["rows", "dense"])
-def test_what_is_not_finite_and_replaced_while_it_is_copied_is_refused_too(where):
+def test_what_is_not_finite_and_replaced_while_it_is_copied_is_refused_too(where, error_words):
     store, stream = make()
     if where == "rows":
         stream.push_nan()
@@ -280,7 +280,7 @@ def test_what_is_not_finite_and_replaced_while_it_is_copied_is_refused_too(where
     ids = part.ids.copy()
     store.absorb(StorePart(ids, np.ones_like(part.table), 0, np.empty((2, 0), np.float32)))
     set_dense(store, 1.0)
-    with pytest.raises(CheckpointError, match="not all of its parameters are finite"):
+    with error_words(CheckpointError):
         copy()
     assert not np.isfinite(body[64:].view(np.float32)).all()
 

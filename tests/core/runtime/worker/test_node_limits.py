@@ -104,11 +104,11 @@ def client_of(time: VirtualTime, link: SilentLink, pending: Callable[[], str]) -
 
 
 def test_a_request_without_an_answer_is_sent_again_through_a_pause_until_its_step_is_void(
-    time: VirtualTime, link: SilentLink
+    time: VirtualTime, link: SilentLink, error_words
 ) -> None:
     client, dropped = client_of(time, link, lambda: "AT_ONCE" if time.now_s() >= 65.0 else "BETWEEN_BATCHES")
     client._send(0, DenseReady, [b"request"], ())
-    with pytest.raises(dropped, match=r"^other orders have come while a PS was silent$"):
+    with error_words(dropped):
         client._answers(DenseReady)
     assert time.now_s() == 65.0
     assert link.sent_at_s == [0, 10, 20, 30, 40, 50, 60]
@@ -116,19 +116,21 @@ def test_a_request_without_an_answer_is_sent_again_through_a_pause_until_its_ste
 
 
 def test_a_copy_is_asked_for_under_curve_again_and_again_until_it_is_given_up(
-    time: VirtualTime, link: SilentLink
+    time: VirtualTime, link: SilentLink, error_words
 ) -> None:
     module = as_shipped("dlrover_nb.core.runtime.peers.reading", time)
     poller = SimpleNamespace(ready=lambda: time.sleep(0.05))
     part = MemoryPart("name", 1, "0" * 32, 8)
     copying = module._Reading(link, poller, part, np.empty(8, np.uint8), "tcp://10.0.0.2:1")
-    with pytest.raises(CheckpointError, match=r"^tcp://10\.0\.0\.2:1 sent nothing for 20 s$"):
+    with error_words(CheckpointError):
         copying.run(lambda: None)
     assert 20.0 < time.now_s() < 20.2
     assert link.sent_at_s == [2, 5, 10, 15]
 
 
-def test_a_shard_that_is_not_read_in_time_ends_its_worker_and_names_it(time: VirtualTime) -> None:
+def test_a_shard_that_is_not_read_in_time_ends_its_worker_and_names_it(
+    time: VirtualTime, error_words
+) -> None:
     worker: Any = object.__new__(Worker)
     worker._clock, worker._reads_since_s = time, None
     worker._prefetcher = SimpleNamespace(is_reading=True, position=("shard 7", 0))
@@ -136,7 +138,5 @@ def test_a_shard_that_is_not_read_in_time_ends_its_worker_and_names_it(time: Vir
     time.advance(600.0)
     worker._check_reading()
     time.advance(0.1)
-    with pytest.raises(
-        BackendError, match=r"^the rows of shard 7 were not read within 600 s; check access to the data$"
-    ):
+    with error_words(BackendError):
         worker._check_reading()

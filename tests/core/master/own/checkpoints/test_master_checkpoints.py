@@ -98,13 +98,11 @@ def test_workers_train_on_while_a_checkpoint_is_written_and_the_next_one_waits_f
     assert len(world.disk[1][1]) == len(world.memory[1]) <= before
 
 
-def test_a_ps_that_dies_while_its_part_is_written_goes_on_from_memory() -> None:
+def test_a_ps_that_dies_while_its_part_is_written_goes_on_from_memory(words) -> None:
     world = copied()
     world.run_until(lambda: n_trained(world) > len(world.memory[1]) + 100)
     world.kill("ps-1")
-    assert "ps-1 was lost: exit code -9; continuing from checkpoint 1 in memory" in str(
-        world.told(PhaseChanged)
-    )
+    assert world.said("checkpoint 1") == words
     assert n_trained(world) == len(world.memory[1])
     world.run_until(lambda: in_place(world, plan(2, 2)))
     world.writes_nothing = False
@@ -124,14 +122,14 @@ def test_what_is_only_in_memory_and_cannot_be_read_gives_way_to_the_beginning() 
     trained_every_row(world, exactly_once=False)
 
 
-def test_a_checkpoint_that_cannot_be_written_can_still_be_restored_from_memory() -> None:
+def test_a_checkpoint_that_cannot_be_written_can_still_be_restored_from_memory(words) -> None:
     world = copied()
     world.fails_to_save = "No space left on device"
     world.writes_nothing = False
     world.run_until(lambda: "could not be written" in str(world.told(PhaseChanged)))
     assert world.master.stage is Stage.SERVING
     world.kill("ps-0")
-    assert "continuing from checkpoint 1 in memory" in str(world.told(PhaseChanged))
+    assert world.said("checkpoint 1") == words
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
 
@@ -248,7 +246,7 @@ def known(world: World) -> set[int]:
     return set(world.disk) | set(world.master.record.writing)
 
 
-def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused() -> None:
+def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused(words) -> None:
     world = failing("expected 9 MiB free, got 0 MiB")
     before = n_trained(world)
     world.run_until(lambda: world.master.record.n_checkpoint_failed == 2)
@@ -256,7 +254,7 @@ def test_no_part_is_ordered_of_a_checkpoint_whose_folder_was_refused() -> None:
     assert saves(world, 2) == saves(world, 3) == []
     assert world.folders == set(world.disk) == {1}
     assert (world.master.stage, n_trained(world) > before) == (Stage.SERVING, True)
-    assert "checkpoint 2 could not be written: expected 9 MiB free" in str(world.told(PhaseChanged))
+    assert world.said("checkpoint 2") == words
     world.fails_to_write = ""
     world.run_until(lambda: max(world.disk) > 1)
     assert "was written, after" in str(world.told(PhaseChanged))
@@ -275,16 +273,14 @@ def test_parts_that_are_written_after_the_drop_are_dropped_again() -> None:
     assert world.dropped.count(2) > 3
 
 
-def test_while_the_disk_hangs_training_goes_on_and_no_other_checkpoint_begins() -> None:
+def test_while_the_disk_hangs_training_goes_on_and_no_other_checkpoint_begins(words) -> None:
     world = failing()
     world.writes_nothing = True
     world.run_until(lambda: len(saves(world, 2)) == 3 and world.master.stage is Stage.SERVING)
     until_s = world.at_s + DISK_LIMIT_S + 1
     while world.at_s < until_s:
         world.round(10.0)
-    assert "checkpoint 2 could not be written: ps-0, ps-1, ps-2 did not finish it within 300 s" in str(
-        world.told(PhaseChanged)
-    )
+    assert world.said("checkpoint 2") == words
     before = n_trained(world)
     world.run_until(lambda: n_trained(world) > before + 100)
     assert (world.master.record.n_checkpoint, world.master.stage) == (2, Stage.SERVING)
@@ -293,7 +289,7 @@ def test_while_the_disk_hangs_training_goes_on_and_no_other_checkpoint_begins() 
     assert world.folders <= known(world)
 
 
-def test_a_place_that_does_not_answer_keeps_training_waiting_for_seconds_only() -> None:
+def test_a_place_that_does_not_answer_keeps_training_waiting_for_seconds_only(words) -> None:
     world = failing()
     world.hangs = True
     world.run_until(lambda: world.asked == [2])
@@ -301,7 +297,7 @@ def test_a_place_that_does_not_answer_keeps_training_waiting_for_seconds_only() 
     assert world.master.stage is Stage.COPYING
     world.run_until(lambda: world.master.stage is Stage.SERVING)
     assert abs(world.at_s - since_s - PREPARE_LIMIT_S) < 1.0
-    assert "its place did not answer within 10 s" in str(world.told(PhaseChanged))
+    assert world.said("its place") == words
     world.run_until(lambda: n_trained(world) > before)
     world.folders.add(2)
     world.do(world.master.checkpoint_prepared(2, world.at_s))  # it answers after all
@@ -372,12 +368,12 @@ def test_whatever_the_disk_did_nothing_unknown_stays_after_the_next_checkpoint(a
     assert len(world.disk) <= 2
 
 
-def test_a_final_checkpoint_on_a_full_disk_is_told_and_the_job_succeeds() -> None:
+def test_a_final_checkpoint_on_a_full_disk_is_told_and_the_job_succeeds(words) -> None:
     world = World(spec(plan(2, 1)), features(400, 400))
     world.fails_to_save = "No space left on device"
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert "checkpoint 1 could not be written: ps-0: No space left on device" in str(world.told(PhaseChanged))
+    assert world.said("checkpoint 1") == words
 
 
 def obey_one(world: World, ps: str) -> None:

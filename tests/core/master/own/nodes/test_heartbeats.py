@@ -102,39 +102,38 @@ def test_a_ps_that_says_it_loads_and_stands_still_is_replaced_after_the_longer_l
     assert f"s while it {LOADS}" in str(world.told(PhaseChanged))
 
 
-def test_a_ps_that_progresses_but_does_not_load_is_replaced() -> None:
+def test_a_ps_that_progresses_but_does_not_load_is_replaced(words) -> None:
     world = loading()
     beats(world, DISK_LIMIT_S + 10, moves=True)
     assert world.living(Role.PS) == ["ps-2"]
-    assert "it did not load its part within 300 s" in str(world.told(PhaseChanged))
+    assert world.said("did not load") == words
 
 
-def test_a_node_whose_main_thread_hangs_is_replaced_although_it_lives() -> None:
+def test_a_node_whose_main_thread_hangs_is_replaced_although_it_lives(words) -> None:
     world = running()
     beats(world, HEARTBEAT_S - 5, moves=False)
     assert world.living(Role.PS) == ["ps-0"]
     beats(world, 15, moves=False)
     assert world.living(Role.PS) == ["ps-1"]
-    assert "ps-0 was lost: it is alive, but has made no progress for" in str(world.told(PhaseChanged))
+    assert world.said("ps-0") == words
 
 
-def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so() -> None:
+def test_a_node_that_gets_no_processor_has_more_time_and_the_job_says_so(words) -> None:
     world = running()
     beats(world, 4 * HEARTBEAT_S, moves=False, starved=0.9)
     assert world.living(Role.PS) == ["ps-0"]
     (text,) = [told.message for told in world.told(PhaseChanged) if "got no processor" in told.message]
-    assert text.startswith("ps-0 got no processor for ")
-    assert text.endswith("we give it more time")
+    assert text == words
 
 
-def test_a_node_that_never_gets_a_processor_is_replaced_in_the_end() -> None:
+def test_a_node_that_never_gets_a_processor_is_replaced_in_the_end(words) -> None:
     world = running()
     beats(world, STARVED_LIMIT_S, moves=False, starved=1.0)
     assert world.living(Role.PS) == ["ps-0"]
     world = running()
     beats(world, STARVED_LIMIT_S + HEARTBEAT_S + 10, moves=False, starved=1.0)
     assert world.living(Role.PS) == ["ps-1"]
-    assert "s, and got no processor for" in str(world.told(PhaseChanged))
+    assert world.said("no processor") == words
 
 
 def test_a_node_that_hangs_beside_some_other_load_is_replaced_a_little_later() -> None:
@@ -143,12 +142,12 @@ def test_a_node_that_hangs_beside_some_other_load_is_replaced_a_little_later() -
     assert world.living(Role.PS) == ["ps-1"]
 
 
-def test_a_node_that_is_silent_while_it_loads_is_replaced_after_the_usual_limit() -> None:
+def test_a_node_that_is_silent_while_it_loads_is_replaced_after_the_usual_limit(words) -> None:
     world = loading()
     beats(world, 10, moves=True, doing=LOADS)
     beats(world, HEARTBEAT_S + 15, moves=True, silent=True)
     assert not world.nodes["ps-1"].is_alive
-    assert "it sent no report for" in str(world.told(PhaseChanged))
+    assert world.said("no report") == words
 
 
 # what a node says

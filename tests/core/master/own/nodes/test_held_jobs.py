@@ -52,16 +52,16 @@ def said_at_restart(world: World) -> str:
     return "; ".join(e.message for e in world.events[n_before:] if isinstance(e, PhaseChanged) and e.message)
 
 
-def test_another_master_says_that_it_waits_on_and_starts_nothing_anew() -> None:
+def test_another_master_says_that_it_waits_on_and_starts_nothing_anew(words) -> None:
     world = held()
-    assert said_at_restart(world) == f"the master restarted; the job {HELD}"
+    assert said_at_restart(world) == words
 
 
-def test_another_master_says_which_nodes_run_and_which_still_wait_to_start() -> None:
+def test_another_master_says_which_nodes_run_and_which_still_wait_to_start(words) -> None:
     world = World(spec(plan(2, 1)))
-    assert "the master restarted; 3 nodes still wait to start" in said_at_restart(world)
+    assert said_at_restart(world) == words
     world.run_until(lambda: in_place(world, plan(2, 1)))
-    assert "the master restarted and takes over 3 nodes" in said_at_restart(world)
+    assert said_at_restart(world) == words
 
 
 def test_it_ends_at_once_when_it_is_stopped() -> None:

@@ -53,7 +53,7 @@ from dlrover_nb.core.structs.wire.mitigation_messages import Backups
 # a worker that is replaced
 
 
-def test_a_worker_is_replaced_when_its_successor_trains_and_others_train_its_rows() -> None:
+def test_a_worker_is_replaced_when_its_successor_trains_and_others_train_its_rows(words) -> None:
     world = training()
     mitigate(world, WORKER_0)
     assert (world.starts[-1].node, world.starts[-1].avoid) == ("worker-2", ("worker-0",))
@@ -68,7 +68,7 @@ def test_a_worker_is_replaced_when_its_successor_trains_and_others_train_its_row
     assert world.nodes["worker-2"].train is not None
     assert answer(world) == ""
     assert world.living(Role.WORKER) == ["worker-1", "worker-2"]
-    assert "ada decided to replace worker-0: it is slow" in str(world.events)
+    assert world.said("worker-0") == words
     finished(world)
     assert world.master.train_counts.refused == 0
     assert "was lost" not in str(world.events)
@@ -169,10 +169,8 @@ def test_a_worker_is_not_replaced_twice_nor_before_the_plan_is_in_place() -> Non
     world = World(spec(plan(2, 1)), features(8000))
     unchanged(world, WORKER_0, StaleDecisionError, "it is not training")
     world = training()
-    unchanged(
-        world, KillRestart("worker-9", Role.WORKER), InvalidValueError, "expected one of worker-0, worker-1"
-    )
-    unchanged(world, KillRestart("worker-0", Role.PS), InvalidValueError, "expected one of ps-0, ps-1")
+    unchanged(world, KillRestart("worker-9", Role.WORKER), InvalidValueError, "one of worker-0 and worker-1")
+    unchanged(world, KillRestart("worker-0", Role.PS), InvalidValueError, "one of ps-0 and ps-1")
     world.do(world.master.set_target(plan(3, 2), world.at_s))
     unchanged(world, WORKER_0, StaleDecisionError, "its plan is not in place")
     settled(world)
@@ -197,7 +195,9 @@ def test_a_job_that_ends_meanwhile_answers_what_is_open() -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("n_ps", [1, 2, 3])
 @pytest.mark.parametrize("sync", [Sync.ASP, Sync.BSP])
-def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(n_ps: int, sync: Sync) -> None:
+def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(
+    n_ps: int, sync: Sync, words
+) -> None:
     world = training(2, n_ps, sync=sync)
     mitigate(world, PS_0)
     stages = set()
@@ -210,8 +210,7 @@ def test_a_ps_is_replaced_by_one_that_takes_its_parameters_while_workers_train(n
     group = world.master.record.group
     assert group is not None
     assert group.nodes == (f"ps-{n_ps}", *[f"ps-{at}" for at in range(1, n_ps)])
-    assert "ada decided to replace ps-0: it is slow" in str(world.events)
-    assert f"ps-0 is replaced; its parameters move to ps-{n_ps}" in str(world.events)
+    assert world.said("ps-0") == words
     assert "evicted" not in str(world.events)
     finished(world)
     assert world.master.train_counts.returned == 0
@@ -293,12 +292,12 @@ def test_a_master_that_restarts_goes_on_to_replace_a_ps(stage: Stage) -> None:
 
 
 @pytest.mark.more
-def test_a_successor_that_does_not_come_up_in_time_is_not_waited_for_without_end() -> None:
+def test_a_successor_that_does_not_come_up_in_time_is_not_waited_for_without_end(words) -> None:
     world = training(n_row=60_000)
     mitigate(world, PS_0)
     world.nodes["ps-2"].is_alive = False  # which its cluster does not say
     world.run_until(lambda: bool(ended(world)), int(PLAN_LIMIT_S * 11))
-    assert ended(world)["d1"].startswith("ps-2 was lost: it did not start")
+    assert ended(world)["d1"] == words
     settled(world)
     assert world.living(Role.PS)[:2] == ["ps-0", "ps-1"]
 

@@ -61,12 +61,12 @@ def test_a_change_that_cannot_begin_is_given_up_and_the_job_ends_well(how, targe
     trained_every_row(world)
 
 
-def test_a_first_plan_that_is_refused_names_the_line_to_change() -> None:
+def test_a_first_plan_that_is_refused_names_the_line_to_change(words) -> None:
     world = World(spec(plan(2, 1, worker_cpu=2.0)))
     refuse(world, next(n.id for n in world.master.nodes if n.role is Role.WORKER))
     assert world.master.phase is JobPhase.FAILED
     assert WORDS in world.master.message
-    assert "change plan.worker.cpu and submit again" in world.master.message
+    assert world.master.message == words
 
 
 def test_a_rule_younger_than_the_plan_is_waited_for_while_the_others_train() -> None:
@@ -111,7 +111,7 @@ def test_a_job_waits_on_the_way_back_from_a_change_for_as_long_as_a_rule_lasts(i
     world.run_until(lambda: in_place(world, before))
 
 
-def test_a_job_says_what_it_misses_where_its_capacity_has_become_too_small_for_it() -> None:
+def test_a_job_says_what_it_misses_where_its_capacity_has_become_too_small_for_it(words) -> None:
     world = World(spec(plan(2, 1)), features(50_000))
     world.run_until(lambda: in_place(world, plan(2, 1)))
     world.do(
@@ -122,8 +122,7 @@ def test_a_job_says_what_it_misses_where_its_capacity_has_become_too_small_for_i
         world.do(world.master.set_waiting({}, world.at_s))
         pass_refused(world, 1)
     assert not world.master.phase.is_final, world.master.message
-    assert "waiting for room: a ps node needs 0.25 cores and 512 MiB" in world.master.message
-    assert "the job may now use 1 x 1.1 cores" in world.master.message
+    assert world.master.message == words
     said = [e for e in world.told(PhaseChanged) if "waiting for room" in e.message]
     assert len(said) == 1, "it is said once"
     world.do(world.master.set_capacity(Capacity((NodeShape(8.0, 65536),)), world.at_s))

@@ -56,14 +56,12 @@ def said(world: World) -> list[str]:
     return [each.message for each in world.told(PhaseChanged) if BUSY in each.message]
 
 
-def test_a_silent_node_that_its_host_starves_is_kept_and_the_job_says_so_once_with_figures() -> None:
+def test_a_silent_node_that_its_host_starves_is_kept_and_the_job_says_so_once_with_figures(words) -> None:
     world = running()
     silence(world, 4 * HEARTBEAT_S, waits=1.0)
     assert world.living(Role.PS) == ["ps-0"]
     (text,) = said(world)
-    assert ": ps-0 got no processor for " in text
-    assert "since the last report; some process there waits for one 97 % of the time; " in text
-    assert text.endswith(f"we wait up to {HEARTBEAT_S + STARVED_LIMIT_S:.0f} s instead of {HEARTBEAT_S:g} s")
+    assert text == words
 
 
 def test_a_silent_node_that_could_run_is_lost_at_the_usual_time() -> None:
@@ -86,13 +84,13 @@ def test_a_host_that_is_busy_for_long_is_spoken_of_once_in_a_while() -> None:
     assert len(said(world)) == 1
 
 
-def test_patience_with_a_busy_host_has_an_end_and_the_loss_names_the_wait() -> None:
+def test_patience_with_a_busy_host_has_an_end_and_the_loss_names_the_wait(words) -> None:
     world = running()
     silence(world, STARVED_LIMIT_S, waits=1.0)
     assert world.living(Role.PS) == ["ps-0"]
     silence(world, HEARTBEAT_S + 10, waits=1.0)
     assert world.living(Role.PS) == ["ps-1"]
-    assert "s, and got no processor for" in str(world.told(PhaseChanged))
+    assert world.said("no processor") == words
 
 
 @given(part=st.floats(0.0, 0.9))
@@ -120,12 +118,12 @@ def late(world: World, node: str, late_s: float) -> None:
     world.do(world.master.on_message(node, m.Alive(node, round(world.at_s * 10), late_s=late_s), world.at_s))
 
 
-def test_a_late_heartbeat_gives_all_nodes_of_its_host_twice_that_time_for_a_while() -> None:
+def test_a_late_heartbeat_gives_all_nodes_of_its_host_twice_that_time_for_a_while(words) -> None:
     late_s = HEARTBEAT_S / 2
     world = running()
     late(world, "worker-0", late_s)
     (text,) = said(world)
-    assert f"the heartbeat of worker-0 had to wait for a processor for {late_s:.0f} s" in text
+    assert text == words
     silence(world, HEARTBEAT_S + 2 * late_s - 2, waits=0.0)
     assert world.living(Role.PS) == ["ps-0"]
     silence(world, 5, waits=0.0)

@@ -58,16 +58,16 @@ def test_training_stops_after_so_many_rounds_without_gain(
     assert bool(early_stop_reason(rounds(*values), rule)) is stops
 
 
-def test_less_log_loss_is_a_gain() -> None:
+def test_less_log_loss_is_a_gain(words) -> None:
     rule = EarlyStopping(Metric.LOG_LOSS)
     assert not early_stop_reason(rounds(0.5, 0.4, metric=Metric.LOG_LOSS), rule)
     told = early_stop_reason(rounds(0.5, 0.4, 0.45, metric=Metric.LOG_LOSS), rule)
-    assert told == "stopped early after pass 3: no gain in log loss since pass 2 (0.4000)"
+    assert told == words
 
 
-def test_the_reason_names_the_gain_that_was_asked_for() -> None:
+def test_the_reason_names_the_gain_that_was_asked_for(words) -> None:
     told = early_stop_reason(rounds(0.7, 0.705), EarlyStopping(min_gain=0.01))
-    assert told == "stopped early after pass 2: no gain of more than 0.01 in AUC since pass 1 (0.7000)"
+    assert told == words
 
 
 @given(st.lists(st.floats(0, 1), max_size=12), st.integers(1, 4))

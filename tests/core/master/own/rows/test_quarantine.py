@@ -26,7 +26,7 @@ def choose(world: World, action: ShardAction, *, why: str = "") -> None:
 
 
 @pytest.mark.parametrize("n_worker", [1, 3])
-def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_worker: int) -> None:
+def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_worker: int, words) -> None:
     world = World(spec(plan(n_worker, 1)), features(395))
     world.poison = {123}
     world.run_until(lambda: blocked(world))
@@ -36,10 +36,10 @@ def test_rows_that_end_every_worker_block_the_end_and_all_others_are_trained(n_w
     (told,) = world.master.quarantined
     assert told.start <= 123 < told.stop
     assert len(told.killed) == 3
-    assert f"%dlrover apply job --retry-shard {told.shard}" in world.master.message
-    notes = str(world.told(PhaseChanged))
-    assert notes.count("1 of 10 shards are all that is left, and wait for a decision") == 1
-    assert notes.count("the job cannot finish without it") == 1
+    assert f" {told.shard}" in world.master.message
+    assert world.master.message == words
+    notes = [event.message for event in world.told(PhaseChanged) if "decision" in event.message]
+    assert notes == [world.master.message]
     assert set(range(395)) - {row for _, row in world.learnt} <= set(range(told.start, told.stop))
     choose(world, ShardAction.SKIP, why="damaged rows")
     assert world.master.phase is JobPhase.TRAINING
@@ -93,9 +93,9 @@ def test_rows_that_cannot_be_scored_wait_for_a_decision_too() -> None:
     assert world.master.evaluation.n_sample == 5
 
 
-def test_a_shard_that_is_not_isolated_cannot_be_skipped() -> None:
+def test_a_shard_that_is_not_isolated_cannot_be_skipped(error_words) -> None:
     world = World(spec())
-    with pytest.raises(InvalidValueError, match="shard 3 is not in quarantine; none is"):
+    with error_words(InvalidValueError):
         world.master.choose(ShardChoice(3, ShardAction.SKIP, "ada"), 0.0)
 
 

@@ -25,14 +25,14 @@ def started(broken: set[int], rows: object = None, **changes: object) -> World:
     return world
 
 
-def test_a_skipped_batch_is_told_with_its_rows_when_it_happens_and_at_the_end() -> None:
+def test_a_skipped_batch_is_told_with_its_rows_when_it_happens_and_at_the_end(words) -> None:
     world = started({17})
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     named = (
         "a batch of 10 rows between 10 and 19: its loss is nan; the model gives no finite number for row 17"
     )
-    assert f"skipped {named}; 1 of at most 10 in pass 1" in str(world.told(PhaseChanged))
+    assert world.said("skipped") == words
     assert f"1 batch was skipped: {named}" in world.master.message
     assert set(world.learnt) == {(0, row) for row in range(N_TRAIN) if not 10 <= row < 20}
     assert world.master.train_counts.n_sample_done == N_TRAIN
@@ -98,35 +98,33 @@ def test_whatever_dies_the_job_tells_each_broken_batch_once(
 # scores
 
 
-def test_a_model_that_scores_nan_is_never_trained() -> None:
+def test_a_model_that_scores_nan_is_never_trained(words) -> None:
     world = World(spec(), features(N_TRAIN, 45))
     world.without_score = set(range(N_TRAIN, N_TRAIN + 45))
     world.run_to_end()
     assert world.master.phase is JobPhase.FAILED
     assert world.master.evaluation is None
     assert "trained" not in world.master.message
-    assert "the model cannot be used; 45 of 45 held-out rows have no finite score: rows 395, 396" in (
-        world.master.message
-    )
+    assert world.master.message == words
     assert "and 35 more" in world.master.message
 
 
 @pytest.mark.parametrize("found", [Evaluation(0.5, float("nan"), 45), Evaluation(float("nan"), 0.3, 45)])
-def test_an_evaluation_that_is_nan_is_never_trained(found: Evaluation) -> None:
+def test_an_evaluation_that_is_nan_is_never_trained(found: Evaluation, words) -> None:
     world = World(spec(), features(N_TRAIN, 45))
     world.evaluate = lambda _scores: found
     world.run_to_end()
     assert world.master.phase is JobPhase.FAILED
-    assert "its evaluation is not finite" in world.master.message
+    assert world.master.message == words
 
 
-def test_single_rows_without_a_score_are_left_out_and_named() -> None:
+def test_single_rows_without_a_score_are_left_out_and_named(words) -> None:
     world = World(spec(), features(N_TRAIN, 450))
     world.without_score = {400, 600}
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
     assert world.master.evaluation == Evaluation(0.5, 0.1, 448)
-    assert "2 of 450 held-out rows have no finite score: rows 400, 600" in world.master.message
+    assert world.master.message == words
 
 
 def test_a_round_of_nan_scores_stops_nothing_early_and_is_told() -> None:

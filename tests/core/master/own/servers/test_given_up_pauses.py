@@ -36,7 +36,7 @@ def pauses(world: World) -> list[tuple[int, bool]]:
     return [(each.number, each.drops) for each in world.nodes["worker-1"].heard if isinstance(each, m.Pause)]
 
 
-def test_the_pause_is_given_up_and_training_goes_on(world: World) -> None:
+def test_the_pause_is_given_up_and_training_goes_on(world: World, words) -> None:
     before = n_done(world)
     live(world, 44.0)
     assert (world.master.stage, n_done(world)) == (Stage.PAUSING, before)
@@ -44,7 +44,7 @@ def test_the_pause_is_given_up_and_training_goes_on(world: World) -> None:
     assert world.master.stage is Stage.SERVING
     live(world, 5.0)
     assert n_done(world) > before
-    assert "worker-1 could not pause within 45 s" in str(world.told(PhaseChanged))
+    assert world.said("worker-1") == words
 
 
 def test_a_worker_that_gets_its_answer_goes_on_where_it_was(world: World) -> None:

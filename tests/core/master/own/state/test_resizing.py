@@ -98,7 +98,7 @@ def test_a_backend_that_resizes_nothing_is_not_asked() -> None:
     ]
 
 
-def test_a_ps_that_cannot_be_resized_is_replaced_alone_and_the_story_says_why() -> None:
+def test_a_ps_that_cannot_be_resized_is_replaced_alone_and_the_story_says_why(words) -> None:
     world = running(plan(2, 3), 4000)
     world.cannot_resize = {"ps-1": "Infeasible: Node didn't have enough capacity"}
     before = world.master.record.group.bucket_owner
@@ -107,7 +107,7 @@ def test_a_ps_that_cannot_be_resized_is_replaced_alone_and_the_story_says_why() 
     group = world.master.record.group
     assert group.nodes == ("ps-0", "ps-3", "ps-2")
     assert group.bucket_owner == before  # no bucket moved between those that stay
-    assert "ps-1 cannot be resized in place: Infeasible: Node didn't have enough capacity" in notes(world)
+    assert world.said("ps-1") == words
     world.run_to_end()
     trained_every_row(world)
 
