@@ -15,7 +15,6 @@ client_mib            memory that the process holds more, after all lists
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -23,6 +22,8 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.backends.local.cluster import connect_local
 from dlrover_nb.core.backends.local.record import (
@@ -83,7 +84,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--jobs", type=int, default=10_000)
-    n_job = parser.parse_args().jobs
+    n_job = parsed(parser).jobs
     with tempfile.TemporaryDirectory(prefix="dn") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         write_jobs(n_job)
@@ -99,7 +100,7 @@ def main() -> None:
             "folder_us": round(1e6 * list_cpu_s / n_job, 1),
             "client_mib": round((own_memory() - before) / MIB, 1),
         }
-    print(json.dumps({"benchmark": "scale_jobs", **found}))
+    print_figures("scale_jobs", found)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import statistics
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.backends.local.record import read_master, read_supervisor
 from dlrover_nb.core.commands.requests import Scale
@@ -291,14 +291,14 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="at most")
     parser.add_argument("--seconds", type=float, default=45.0, help="in which another round may begin")
-    options = parser.parse_args()
+    options = parsed(parser)
     began_s = time.monotonic()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images set it; what is installed is compiled once
     with tempfile.TemporaryDirectory(prefix="dlr") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         figures = measure(options.rounds, options.seconds, root)
     took = {"seconds": round(time.monotonic() - began_s, 1)}
-    print(json.dumps({"benchmark": "start", **figures, **took}))
+    print_figures("start", {**figures, **took})
 
 
 if __name__ == "__main__":
