@@ -204,10 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--instances", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=3.0, help="seconds for the exact solver")
-    options = parsed(parser)
+    options = parsed(parser, instances=200)
     greedy_s, gap = scale(10_000, 50, runs=5)
     rows = compare(options.instances, options.seed, options.limit)
     print("instances     n  greedy/milp mean   min  plain mean   min  greedy ms  milp ms  milp unproven")

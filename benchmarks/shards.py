@@ -15,7 +15,7 @@ The figures of the summary stand at the top of the JSON: `cpu_us_per_task` in on
 DLRover's figures come from its own scripts in the same run, round by round (`--peers DIR`,
 which is not part of this repository, and `--venv DIR` with DLRover in it); the ratio is the rounds' median.
 
-    python benchmarks/shards.py --peers DIR --venv DIR --rounds 3 --seconds 5
+    python benchmarks/shards.py [--whole] [--peers DIR --venv DIR]
 
 Takes a minute without options; `--seconds 5` measures each part for longer.
 """
