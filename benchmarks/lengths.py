@@ -40,8 +40,8 @@ def parsed(parser: argparse.ArgumentParser, **whole: object) -> argparse.Namespa
 def end_cleanly() -> None:
     """Leave by an exception on SIGTERM, so that jobs are stopped, and folders and shared memory deleted.
 
-    A forked child has the handler too. It ends at once, as it would without: what is to be cleaned up is not
-    its own.
+    To be called again after a connection to Ray, whose handler aborts the process. A forked child has this
+    one too. It ends at once, as it would without: what is to be cleaned up is not its own.
     """
     owner = os.getpid()
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from lengths import parsed, print_figures
+from lengths import end_cleanly, parsed, print_figures
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -95,6 +95,7 @@ class RayJob:
         from dlrover_nb.core.connect import connect
 
         self._cluster = connect("ray", cpus=4)
+        end_cleanly()  # Ray has put its own handler in place
         self._handle = self._cluster.submit(spec)
         self._actor = ray.get_actor(spec.name, namespace=NAMESPACE)
         self._pid: Callable[[], int] = lambda: int(ray.get(self._actor.pid.remote()))

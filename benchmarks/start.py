@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from lengths import parsed, print_figures
+from lengths import end_cleanly, parsed, print_figures
 
 from dlrover_nb.core.backends.local.record import read_master, read_supervisor
 from dlrover_nb.core.commands.requests import Scale
@@ -215,6 +215,7 @@ class Clusters:
     def __init__(self, root: str) -> None:
         self._root, self.figures = root, defaultdict[str, list[float]](list)
         self._local, self._ray = connect("local", cpus=CPUS), connect("ray", cpus=CPUS)
+        end_cleanly()  # Ray has put its own handler in place
 
     def warm(self) -> None:
         """Let files be read and compiled, as on a machine in use."""
