@@ -11,7 +11,7 @@ master_back_s     of a local job, from the kill until the next master answers; a
 
 `parts` says where each goes, in the order in which it happens, and `_cpu_s` how much CPU time all processes
 of the job took meanwhile, of a master that comes back the new process alone. That depends less on what else
-the machine does; `load` is the least and the highest load average. A local job grows into its spare process,
+the machine does; `load_range` is the least and the highest load average. A local job grows into its spare,
 which is waited for first: that takes 12 s, so it is measured once.
 
     python benchmarks/start.py [--seconds 45 --rounds 5]
@@ -281,8 +281,8 @@ def measure(rounds: int, seconds: float, root: str) -> dict[str, object]:
     every = {
         name: [round(s, 2) for s in all_s] for name, all_s in clusters.figures.items() if "/" not in name
     }
-    load = [round(min(loads), 1), round(max(loads), 1)]
-    return {"rounds": n_round, "load": load, **medians(clusters.figures), "every": every}
+    load_range = [round(min(loads), 1), round(max(loads), 1)]
+    return {"rounds": n_round, "load_range": load_range, **medians(clusters.figures), "every": every}
 
 
 def main() -> None:
