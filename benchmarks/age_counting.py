@@ -14,7 +14,6 @@ The last line is JSON: `overhead_percent` of each size.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.runtime.kernels.bell_requests import Bell, Outcome, Reader, Request
 from dlrover_nb.core.runtime.ps.update_ages import UpdateAges
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--dense", type=int, nargs="+", default=[10_000, 120_000])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--exchanges", type=int, default=400)
-    options = parser.parse_args()
+    options = parsed(parser)
     figures = {}
     for n_row in options.batch_rows:
         for n_dense in options.dense:
@@ -70,7 +70,7 @@ def main() -> None:
                 f"{n_row} rows, {n_dense} dense: {exchange_us:.0f} us, "
                 f"{mid:+.2f} % ({low:+.2f} to {high:+.2f})"
             )
-    print(json.dumps(figures))
+    print_figures("age_counting", figures)
 
 
 def measured(size: Size, options: argparse.Namespace) -> tuple[list[float], float]:

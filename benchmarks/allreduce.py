@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import signal
 import socket
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -75,7 +74,7 @@ def main() -> None:
                 figures |= part(home)
         finally:
             cluster.shutdown(force=True)
-    print(json.dumps(figures))
+    print_figures("allreduce", figures)
 
 
 # speed

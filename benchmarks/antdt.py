@@ -40,7 +40,6 @@ Where the results differ from the paper, and why (figures of one seed):
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from functools import cache
@@ -50,7 +49,7 @@ import antdt_real
 import numpy as np
 from antdt_cluster import INTENSITIES, N_ITER, TABLE_III, Model, Trouble, run_asp, run_bsp
 from antdt_solvers import share_optimal
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.straggler.accumulation import Kind, share_accumulated, slowest_s
 from dlrover_nb.core.straggler.batch_solver import Share, share_batch
@@ -192,7 +191,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="real jobs for each median")
     options = parsed(parser, seeds=5, instances=200, times=3)
     if options.real:
-        print(json.dumps({"benchmark": "antdt_real"} | antdt_real.measured(options.times)))
+        print_figures("antdt --real", antdt_real.measured(options.times))
         return
     model = Model.of_paper()
     base_s = mean_s(model, "none", "none", 0.0, options.seeds)
@@ -202,7 +201,7 @@ def main() -> None:
     result |= methods(model, options.seeds)
     result |= gpus()
     result |= {"solver_ms_1000": round(solver_ms(), 2), "solver_optimal": share_optimal(options.instances)}
-    print(json.dumps(result))
+    print_figures("antdt", result)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ the real learner and store in this process: Wide & Deep and DCN v2 with widths a
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from statistics import mean, median, stdev
 from typing import TYPE_CHECKING
+
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.data.selection.feature_spec import make_features
 from dlrover_nb.core.models.matmul import computes_bfloat16
@@ -72,16 +73,16 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=30_000)
-    options = parser.parse_args()
+    options = parsed(parser)
     result: dict[str, object] = {"benchmark": "bfloat16", "seeds": options.seeds}
     if not computes_bfloat16():
-        print(json.dumps(result | {"note": "this processor has no instructions for bfloat16"}))
+        print_figures("bfloat16", result | {"note": "this processor has no instructions for bfloat16"})
         return
     for name, (model, batch_size) in MODELS.items():
         spec = JobSpec("bfloat16", model=model, batch_size=batch_size)
         sample = read_sample(replace(spec, overlap=False), make_features(spec.data, model), options.rows)
         result |= compared(sample, name, options.seeds)
-    print(json.dumps(result))
+    print_figures("bfloat16", result)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengths import parsed, print_figures
+
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -273,18 +275,18 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=1000, help="live masters")
     parser.add_argument("--real", action="store_true", help="four real jobs on a local Ray")
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.real:
         import brain_real
 
-        print(json.dumps({"benchmark": "brain --real", **brain_real.measured()}))
+        print_figures("brain --real", brain_real.measured())
         return
     figures = planned()
     print(figures, flush=True)
     figures |= live(options.jobs)
     print(figures, flush=True)
     figures |= takeover()
-    print(json.dumps({"benchmark": "brain", **figures}))
+    print_figures("brain", figures)
 
 
 if __name__ == "__main__":

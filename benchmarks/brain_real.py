@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from lengths import end_cleanly
+
 from dlrover_nb.core.brain.cluster_plan import BrainSettings
 from dlrover_nb.core.brain.service import Brain, Rhythm
 from dlrover_nb.core.connect import connect
@@ -48,6 +50,7 @@ FAST = Rhythm(interval_s=5.0, lease_s=15.0)
 def measured() -> dict[str, Any]:
     """Return the figures of both ways, on one Ray that is begun for it."""
     cluster = connect("ray", cpus=N_CPU)
+    end_cleanly()  # Ray has put its own handler in place
     try:
         equal = _together(cluster, "equal", deadline_s=None)
         deadline_s = DEADLINE_SHARE * _jct_s(equal["due"])

@@ -14,13 +14,14 @@ auto_last_over_best speed of auto mode's last plan over that of the best plan in
 returns             how often a job in auto mode went back to a plan that it had left, mean over jobs
 slower_than_begun   jobs in auto mode, begun on the best plan, that ended on one slower by more than 3 %
 cpu_ms_per_step     processor time of an iteration of a worker, by condition: it hardly changes
+
+    python benchmarks/busy_host.py [--whole]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import signal
@@ -35,7 +36,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -281,7 +282,7 @@ def main() -> None:
     parser.add_argument("--auto-s", type=float, default=0.0, help="of each job in auto mode; 0: none")
     parser.add_argument("--conditions", nargs="*", default=CONDITIONS[:1], choices=CONDITIONS)
     given = parsed(parser, auto_s=150.0, conditions=CONDITIONS)
-    print(json.dumps(measured(given.hold_s, given.auto_s, given.conditions)))
+    print_figures("busy_host", measured(given.hold_s, given.auto_s, given.conditions))
 
 
 if __name__ == "__main__":

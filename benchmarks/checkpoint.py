@@ -36,7 +36,7 @@ import checkpoint_job
 import numpy as np
 import psutil
 import torch
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.runtime.checkpoints import (
     CopyEnded,
@@ -302,7 +302,7 @@ def main() -> None:
             free_memory(JOB, name)
     found["left_in_shm"] = len(list(SHM.glob(f"{run_name(JOB, name)}*")))
     about = {"benchmark": "checkpoint", "gib": options.gib, "cpus": os.cpu_count()}
-    print(json.dumps({**about, **in_jobs, **found}))
+    print_figures("checkpoint", {**about, **in_jobs, **found})
 
 
 if __name__ == "__main__":

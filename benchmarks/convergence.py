@@ -21,7 +21,6 @@ a message, where the file is missing. The last line is JSON.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.client.handle import JobHandle
@@ -239,7 +238,7 @@ def main() -> None:
             continue
         runs = [measure(name, data, seed, options.ways) for seed in options.seeds]
         result[name] = {"epochs": EPOCHS[name], **summary(runs, options.ways)}
-    print(json.dumps(result))
+    print_figures("convergence", result)
 
 
 if __name__ == "__main__":

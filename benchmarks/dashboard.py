@@ -45,7 +45,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from dashboard_accept import accept
 from dashboard_views import job_pages, past_run
-from lengths import parsed
+from lengths import parsed, print_figures
 from live_views import chromium, is_there
 
 from dlrover_nb.dashboard.server import KEPT_S
@@ -382,7 +382,7 @@ def main() -> None:
         if name in figures:
             verdict = "met" if figures[name] <= target else "MISSED"
             print(f"{name:24} {figures[name]:>10} target {target:g}: {verdict}")
-    print(json.dumps(figures))
+    print_figures("dashboard", figures)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
+from lengths import end_cleanly
+
 from dlrover_nb.core.commands.requests import Accept
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.jobfile import parse_job
@@ -62,6 +64,7 @@ def by_call(job: JobHandle, proposal: str) -> float:
 
 def accept(browser: Any, times: int = 2) -> dict[str, Any]:
     core = connect("ray", None)
+    end_cleanly()  # Ray has put its own handler in place
     served = start(["--cluster", "ray"])
     taken: dict[str, list[float]] = {"click": [], "verb": []}
     until_applied: dict[str, list[float]] = {"click": [], "verb": []}

@@ -3,7 +3,7 @@
 It prints its address, then a line of JSON for each line that it reads: processor seconds without those of the
 simulation, resident memory, and when the cluster was heard since the last question.
 
-    python benchmarks/dashboard_server.py N_JOB SPEED [--proposals] [--history]
+    python dashboard_server.py N_JOB SPEED [--proposals] [--history]
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lengths import parsed, print_figures
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -327,7 +329,7 @@ def main() -> None:
     parser.add_argument("--side", choices=TRAIN, help=argparse.SUPPRESS)
     parser.add_argument("--passes", type=int, default=FEW, help=argparse.SUPPRESS)
     parser.add_argument("--accounted", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parsed(parser)
     if options.accounted:
         accounted(options.accounted)
         return
@@ -335,7 +337,7 @@ def main() -> None:
         train(options.side, options.passes)
         return
     if options.speed:
-        print(json.dumps(compare_speed(options.rounds)))
+        print_figures("deepctr", compare_speed(options.rounds))
         return
     sides = [side for side in options.sides if not missing(side)]
     if absent := [side for side in options.sides if missing(side)]:
@@ -355,7 +357,7 @@ def main() -> None:
         for key, ours in ((f"over_{library}", "ours"), (f"elastic_over_{library}", f"elastic_{library}")):
             if {ours, library} <= set(sides):
                 result[key] = round(statistics.median(r[ours] / r[library] for r in rounds), 3)
-    print(json.dumps(result))
+    print_figures("deepctr", result)
 
 
 if __name__ == "__main__":

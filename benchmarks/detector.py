@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.straggler import Monitor, MonitorSettings
 from dlrover_nb.core.structs.plan.resources import Role
@@ -241,7 +242,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    data = parser.parse_args().shared / "data"
+    data = parsed(parser).shared / "data"
     exchanges, sleeps = lemethod(data)
     derived = alibaba(data)
     groups = {
@@ -266,7 +267,7 @@ def main() -> None:
         few = groups["alibaba"] + exchanges[:3]
         result[f"injected_recall{suffix}"] = injected(few, rule)
         print(f"found when slowed by a factor, {rule}: {result[f'injected_recall{suffix}']}")
-    print(json.dumps(result))
+    print_figures("detector", result)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ is_exact                whether each job has trained each row of each pass once
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from dataclasses import replace
 
+from lengths import parsed, print_figures
 from straggler_runs import Case, Outcome, run, spec_of
 
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -70,9 +70,9 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="jobs for each median")
     parser.add_argument("--epochs", type=int, default=2, help="passes of each job")
     parser.add_argument("--workers", type=int, default=2, help="workers of each job")
-    options = parser.parse_args()
+    options = parsed(parser)
     line = figures(options.times, options.epochs, options.workers)
-    print(json.dumps({"benchmark": "deterministic", **line}))
+    print_figures("deterministic", line)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dlrover_rm_fleet import fleet_figures
-from lengths import parsed
+from lengths import parsed, print_figures
 from policies import warm
 from policy_cases import MACHINES, Case, best_plan, user_plans
 from policy_runs import SETTINGS, Baseline, Ours, Still, simulate
@@ -267,8 +267,8 @@ def main() -> None:
     line |= {"seeds": seeds, "n_job": len(GRADIENTS) * len(seeds), "n_fleet_job": options.fleet * len(seeds)}
     line |= {"machines": f"{MACHINES[0].count} of {MACHINES[0].cpu:g} cores"}
     line |= {"cpu_s": round(time.process_time() - from_s, 1)}
-    print(json.dumps({"paper": PAPER}))
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}))
+    print("paper:", json.dumps(PAPER))
+    print_figures("dlrover_rm", {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()})
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ wall-clock time. One line of JSON comes last.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -24,6 +23,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from lengths import parsed, print_figures
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -106,7 +107,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = parsed(parser)
     with tempfile.TemporaryDirectory(prefix="dlb") as folder:
         os.environ[FOLDER_VAR] = f"{folder}/cache"
         data = as_csv(folder)
@@ -114,7 +115,7 @@ def main() -> None:
         result = rows(DataSpec(), options.rounds)
         result |= {f"csv_{name}": value for name, value in rows(data, options.rounds).items()}
         result |= steps(options.rounds)
-    print(json.dumps({"benchmark": "encoded_rows", **result}))
+    print_figures("encoded_rows", result)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lengths import parsed
+from lengths import parsed, print_figures
 from waitress.server import create_server
 
 from dlrover_nb.core.clock import SystemClock
@@ -272,7 +272,7 @@ def main() -> None:
     else:
         why = f"{args.tensorflow} has no tensorflow; name one that has it by --tensorflow"
         result |= {"tensorflow": None, "tensorflow_missing": why}
-    print(json.dumps(result))
+    print_figures("external", result)
 
 
 if __name__ == "__main__":

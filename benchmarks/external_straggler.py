@@ -18,14 +18,16 @@ minutes of the paper are of an hour: with these, a job of four minutes ends befo
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.commands.requests import Pin, SetMode
 from dlrover_nb.core.connect import connect
@@ -59,13 +61,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--train", nargs=2, metavar=("KIND", "ROWS"), help=argparse.SUPPRESS)
     parser.add_argument("--ill", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parsed(parser)
     if args.train:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a program of a user's ends as the job ends it
         train(args.train[0], int(args.train[1]), is_ill=args.ill)
         return
     figures = {kind: measured(kind, args) for kind in args.kinds}
     worst = max(each["jct_over_healthy"] for each in figures.values())
-    print(json.dumps({"benchmark": "external_straggler", "jct_over_healthy": worst, "kinds": figures}))
+    print_figures("external_straggler", {"jct_over_healthy": worst, "kinds": figures})
 
 
 def measured(kind: str, args: argparse.Namespace) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import statistics
 import time
@@ -33,7 +32,7 @@ for name in (
 
 import numpy as np
 import pandas as pd
-from lengths import parsed
+from lengths import parsed, print_figures
 from scipy.optimize import nnls
 
 from dlrover_nb.core.perf.model import ThroughputModel
@@ -209,32 +208,25 @@ def main() -> None:
     plans = made_up(1000)[AXES].to_numpy(dtype=float)
     predict_ms = milliseconds(lambda: model.predict(plans, 512))
     print(f"fit of 200 samples {fit_ms:.1f} ms, prediction of 1,000 plans with bands {predict_ms:.1f} ms")
-    print(
-        json.dumps(
-            {
-                "benchmark": "fit",
-                "data": "DL2 testbed, 4 jobs",
-                "draws": options.draws,
-                **{
-                    f"rmsle_{p}": round(statistics.mean(results[p][0]["ThroughputModel"]), 4)
-                    for p in PROTOCOLS
-                },
-                "coverage90": round(statistics.mean(coverage.values()), 3),
-                **{f"coverage90_{p}": round(coverage[p], 3) for p in PROTOCOLS},
-                **{
-                    f"coverage90_{p}_by_job": dict(
-                        zip(jobs, np.round(results[p][1], 3).tolist(), strict=True)
-                    )
-                    for p in PROTOCOLS
-                },
-                "fit_ms_200": round(fit_ms, 1),
-                "predict_ms_1000": round(predict_ms, 1),
-                "references": {
-                    name: {p: round(statistics.mean(results[p][0][name]), 4) for p in PROTOCOLS}
-                    for name in REFERENCES
-                },
-            }
-        )
+    print_figures(
+        "fit",
+        {
+            "data": "DL2 testbed, 4 jobs",
+            "draws": options.draws,
+            **{f"rmsle_{p}": round(statistics.mean(results[p][0]["ThroughputModel"]), 4) for p in PROTOCOLS},
+            "coverage90": round(statistics.mean(coverage.values()), 3),
+            **{f"coverage90_{p}": round(coverage[p], 3) for p in PROTOCOLS},
+            **{
+                f"coverage90_{p}_by_job": dict(zip(jobs, np.round(results[p][1], 3).tolist(), strict=True))
+                for p in PROTOCOLS
+            },
+            "fit_ms_200": round(fit_ms, 1),
+            "predict_ms_1000": round(predict_ms, 1),
+            "references": {
+                name: {p: round(statistics.mean(results[p][0][name]), 4) for p in PROTOCOLS}
+                for name in REFERENCES
+            },
+        },
     )
 
 

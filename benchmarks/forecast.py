@@ -17,13 +17,12 @@
 
 The data may not be shipped with this repository; --shared names their folder.
 
-    python benchmarks/forecast.py [--shared ../shared --stride 11]
+    python benchmarks/forecast.py [--shared ../shared --stride 44]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from lengths import parsed, print_figures
 from memory_shapes import RATE, fast, filling, harmless, played
 
 from dlrover_nb.core.memory import Report, forecast, most_by_end
@@ -308,8 +308,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--stride", type=int, default=11, help="reports between the origins of a pod")
-    options = parser.parse_args()
+    parser.add_argument("--stride", type=int, default=44, help="reports between the origins of a pod")
+    options = parsed(parser, stride=11)
     result: dict[str, object] = {"benchmark": "forecast"}
     result |= embedding(options.shared)
     result |= hogs(options.shared)
@@ -319,7 +319,7 @@ def main() -> None:
     median, least = cost_ms()
     print(f"\none forecast from 600 reports: median {median:.2f} ms, least {least:.2f} ms")
     result |= {"forecast_ms_600": round(median, 2), "forecast_ms_600_least": round(least, 2)}
-    print(json.dumps(result))
+    print_figures("forecast", result)
 
 
 if __name__ == "__main__":

@@ -22,14 +22,13 @@ The models are fitted to windows of Eqs. 1-6 with 2 % noise.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.pareto.dominance import hypervolume, non_dominated
 from dlrover_nb.core.pareto.exact import exact_search
@@ -217,20 +216,18 @@ def main() -> None:
     found = million(options.rounds)
     ratio, search_s = search(found.rough, found.axes, options.seeds)
     replan_s = replan(options.jobs)
-    print(
-        json.dumps(
-            {
-                "benchmark": "front",
-                "plans": len(found.axes),
-                "exact_ms_1m": round(found.exact_ms, 1),
-                "analysis_ms_1m": round(found.analysis_ms, 1),
-                "analysis_cpu_ms_1m": round(found.analysis_cpu_ms, 1),
-                "nsga2_hv_ratio": round(ratio, 5),
-                "nsga2_s": round(search_s, 2),
-                "jobs": options.jobs,
-                "replan_1000_jobs_s": round(replan_s, 2),
-            }
-        )
+    print_figures(
+        "front",
+        {
+            "plans": len(found.axes),
+            "exact_ms_1m": round(found.exact_ms, 1),
+            "analysis_ms_1m": round(found.analysis_ms, 1),
+            "analysis_cpu_ms_1m": round(found.analysis_cpu_ms, 1),
+            "nsga2_hv_ratio": round(ratio, 5),
+            "nsga2_s": round(search_s, 2),
+            "jobs": options.jobs,
+            "replan_1000_jobs_s": round(replan_s, 2),
+        },
     )
 
 

@@ -15,10 +15,9 @@ is_exact                whether each job has trained each row of each pass once
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 
-from lengths import parsed
+from lengths import parsed, print_figures
 from straggler_runs import Case, Outcome, run, spec_of
 
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -68,7 +67,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="jobs for each median")
     parser.add_argument("--epochs", type=int, default=1, help="passes of each job")
     options = parsed(parser, times=3, epochs=2)
-    print(json.dumps({"benchmark": "gathering", **figures(options.times, options.epochs)}))
+    print_figures("gathering", figures(options.times, options.epochs))
 
 
 if __name__ == "__main__":

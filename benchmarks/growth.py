@@ -15,10 +15,11 @@ growth_peak_mib     most memory of the store during the growth, over `start_mib`
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
+
+from lengths import parsed, print_figures
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -46,7 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dim", type=int, default=8)
     parser.add_argument("--optimizer", default="adagrad")
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"))
-    return parser.parse_args()
+    return parsed(parser)
 
 
 def fill(store: ParameterStore, n_row: int) -> None:
@@ -94,7 +95,7 @@ def main() -> None:
         "store_mib": round(store.n_byte / MIB),
     }
     print(f"growth of {grows_at:,} rows, kernel {kernel().NAME}: the longest of {len(seconds)} exchanges")
-    print(json.dumps({"benchmark": "growth", "rows": grows_at, "kernel": kernel().NAME, **found}))
+    print_figures("growth", {"rows": grows_at, "kernel": kernel().NAME, **found})
 
 
 if __name__ == "__main__":

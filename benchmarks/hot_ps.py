@@ -16,11 +16,10 @@ is_exact, auc_difference       as in `antdt.py --real`
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from typing import Any
 
-from lengths import parsed
+from lengths import parsed, print_figures
 from straggler_runs import RESTART, Case, interleaved, spec_of
 
 from dlrover_nb.core.structs.job.spec_choices import Sync
@@ -55,7 +54,7 @@ def main() -> None:
     worker, worker_aucs, worker_exact = measured("worker", "worker-1", options.times)
     spread = max(max(ps_aucs) - min(ps_aucs), max(worker_aucs) - min(worker_aucs))
     told = {"auc_difference": round(spread, 4), "is_exact": ps_exact and worker_exact}
-    print(json.dumps({"benchmark": "hot_ps", **ps, **worker, **told}))
+    print_figures("hot_ps", {**ps, **worker, **told})
 
 
 if __name__ == "__main__":

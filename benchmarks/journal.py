@@ -20,7 +20,6 @@ with all records, `worker_16` the same figures for 16 workers.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.driver.loop.recorded_controller import RecordedController
 from dlrover_nb.core.rundir import journal
@@ -249,7 +248,9 @@ def main() -> None:
         many = _case(args.workers, args.segments, Path(folder, "many"))
         few = _case(16, 2, Path(folder, "few"))
         day = whole_day(args.whole_day, Path(folder, "day")) if args.whole_day else {}
-    print(json.dumps({"workers": args.workers} | many | {"worker_16": few} | ({"day": day} if day else {})))
+    print_figures(
+        "journal", {"workers": args.workers} | many | {"worker_16": few} | ({"day": day} if day else {})
+    )
 
 
 def _case(n_worker: int, n_segment: int, folder: Path) -> dict[str, float]:

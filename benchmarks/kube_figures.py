@@ -24,7 +24,6 @@ nodes that is up.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -32,7 +31,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lengths import parsed
+from lengths import parsed, print_figures
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -96,4 +95,4 @@ def main() -> None:
         print(f"{key:36} {value}{target}")
     missed = [name for name, most in TARGETS.items() if name in figures and figures[name] > most]
     seconds = round(time.monotonic() - began_s, 1)
-    print(json.dumps({"benchmark": "kubernetes", **figures, "missed": missed, "seconds": seconds}))
+    print_figures("kubernetes", {**figures, "missed": missed, "seconds": seconds})

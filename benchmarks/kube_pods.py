@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from lengths import end_cleanly
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -53,6 +54,7 @@ def pods(run: Any, *, n_time: int, on_ray: bool) -> dict[str, Any]:
         figures = _times(cluster, n_time, "")
     if on_ray:
         cluster = connect("ray", cpus=4)
+        end_cleanly()  # Ray has put its own handler in place
         try:
             figures |= _times(cluster, n_time, "_ray")
         finally:

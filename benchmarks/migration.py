@@ -24,7 +24,6 @@ At the top are the worst of both seamless moves, and with 4 GiB (`_4gib`) where 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import struct
 import sys
@@ -34,6 +33,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lengths import parsed, print_figures
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -264,7 +265,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=3.0, help="before and after each change")
     parser.add_argument("--whole", action="store_true", help="stop and restart, and 4 GiB, too: minutes")
-    options = parser.parse_args()
+    options = parsed(parser)
     stamp_iterations()
     ways = tuple(Migration) if options.whole else (Migration.SEAMLESS,)
     result: dict[str, object] = {str(way): run(way, options.gib, options.seconds) for way in ways}
@@ -273,7 +274,7 @@ def main() -> None:
     if options.whole and psutil.virtual_memory().available > LARGE_NEEDS * LARGE_GIB * (1 << 30):
         result["large"] = large = run(Migration.SEAMLESS, LARGE_GIB, options.seconds)
         result |= summary(large, "_4gib")
-    print(json.dumps(result))
+    print_figures("migration", result)
 
 
 if __name__ == "__main__":

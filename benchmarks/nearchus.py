@@ -48,7 +48,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 from nearchus_jobs import MODELS, A, B, Cluster, Model, Nodes, measured, nodes_of, plan_of, steps_per_s, total
 
 from dlrover_nb.core.baselines import JobState, optimus
@@ -387,7 +387,7 @@ def main() -> None:
     }
     line |= queueing(options.seeds)
     print("paper:", json.dumps(PAPER))
-    print(json.dumps({key: round(v, 1) if isinstance(v, float) else v for key, v in line.items()}))
+    print_figures("nearchus", {key: round(v, 1) if isinstance(v, float) else v for key, v in line.items()})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ unpacking them, worker and PS together.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.data import make_features
 from dlrover_nb.core.models.built_in import dense_parameter_count
@@ -137,7 +136,7 @@ def row(name: str, found: list[float], plain: list[float], n_dense: int, width: 
 def main() -> None:
     options = arguments()
     results = [each for model in options.models for each in measure(model, options)]
-    print(json.dumps({"benchmark": "packing", "seeds": options.seeds, "results": results}))
+    print_figures("packing", {"seeds": options.seeds, "results": results})
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -196,7 +196,7 @@ def main() -> None:
     options = parsed(parser, rounds=3, seconds=20.0, epochs=2)
     with tempfile.TemporaryDirectory(prefix="dlpc") as name:
         found = measure(options, Path(name))
-    print(json.dumps({"benchmark": "peer_copy", "cpus": os.cpu_count(), "every_s": EVERY_S, **found}))
+    print_figures("peer_copy", {"cpus": os.cpu_count(), "every_s": EVERY_S, **found})
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -42,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 from policy_cases import KINDS, MACHINES, Case, Related, aimed, drifting, table_cases, terms_cases, user_plans
 from policy_runs import SETTINGS, Baseline, HostParts, Ours, Run, Runner, Still, simulate
 from simulated_day import day
@@ -263,7 +262,7 @@ def main() -> None:
     if not options.no_day:
         arrivals = options.shared / "data" / "pollux_adaptdl" / "workloads.csv.gz"
         line |= day(100, SETTINGS, arrivals if arrivals.exists() else None, options.seed)
-    print(json.dumps(line))
+    print_figures("policies", line)
 
 
 def figures(

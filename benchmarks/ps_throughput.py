@@ -48,7 +48,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 from ps_runs import MODELS, Run, ours
 
 from dlrover_nb.core.runtime.checkpoints import ps_checkpoint
@@ -253,7 +253,7 @@ def main() -> None:
     sys.path.insert(0, str(options.peers))
     os.environ[VARIABLE] = options.kernel
     runs = list(measured(options))
-    print(json.dumps({"benchmark": "ps_throughput", **lowest(runs), "runs": runs}))
+    print_figures("ps_throughput", {**lowest(runs), "runs": runs})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ model, with the same queue.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -38,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-from lengths import parsed
+from lengths import parsed, print_figures
 from qore_baselines import Optimus, Slaq
 from qore_stream import Outcome, Setting, Steering, run_stream, stream_of
 
@@ -166,7 +165,7 @@ def main() -> None:
     line = line_of(outcomes, loads)
     show(line)
     line |= {"n_job": options.jobs, "n_seed": options.seeds, "wall_s": round(time.monotonic() - from_s, 1)}
-    print(json.dumps({"benchmark": "qore_jobs", **line}))
+    print_figures("qore_jobs", line)
 
 
 if __name__ == "__main__":

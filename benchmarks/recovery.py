@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import random
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from lengths import parsed
+from lengths import end_cleanly, parsed, print_figures
 
 from dlrover_nb.core.backends.local.backend import LocalBackend
 from dlrover_nb.core.clock import SystemClock
@@ -96,6 +95,7 @@ class RayJob:
         from dlrover_nb.core.connect import connect
 
         self._cluster = connect("ray", cpus=4)
+        end_cleanly()  # Ray has put its own handler in place
         self._handle = self._cluster.submit(spec)
         self._actor = ray.get_actor(spec.name, namespace=NAMESPACE)
         self._pid: Callable[[], int] = lambda: int(ray.get(self._actor.pid.remote()))
@@ -296,7 +296,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dlr") as name:
         os.environ |= {f"XDG_{kind}_HOME": f"{name}/{kind.lower()}" for kind in ("STATE", "DATA")}
         result = measure(options, Path(name)) | {"seconds": round(time.monotonic() - began_s, 1)}
-    print(json.dumps(result))
+    print_figures("recovery", result)
     if result["phase"] != JobPhase.SUCCEEDED or result["unfinished"] or result["lost_shards"]:
         raise SystemExit(f"the job in the rain did not end well: {result['message']}")
 

@@ -13,7 +13,6 @@ predicted. Coverage is the share of those plans inside the 90 % band of the ring
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -29,7 +28,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # small matrices: more
 import numpy as np
 import pandas as pd
 from allreduce import N_ROW, SCRIPT, read_steps, until
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.connect import connect
@@ -64,7 +63,7 @@ def main() -> None:
     found = {job: compared(samples, args.draws) for job, samples in jobs.items()}
     for job, figures in found.items():
         print(f"{job:<10}{len(jobs[job]):>4} plans  {figures}")
-    print(json.dumps({"benchmark": "ring", "draws": args.draws, **found}))
+    print_figures("ring", {"draws": args.draws, **found})
 
 
 # measurements

@@ -31,7 +31,6 @@ By default 2 million rows, and saturation of `slab` and `tcp` for 1.5 s in each 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -41,7 +40,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import psutil
-from lengths import parsed
+from lengths import parsed, print_figures
 from ps_saturation import saturation
 
 from dlrover_nb.core.runtime.kernels import VARIABLE, kernel
@@ -157,7 +156,7 @@ def main() -> None:
     for name, value in served.get("saturation", {}).items():
         print(f"  {name:20} {value}", flush=True)
     found = {} if options.only_saturation else table(options)
-    print(json.dumps({"benchmark": "scale", "kernel": kernel().NAME, **found, **served}))
+    print_figures("scale", {"kernel": kernel().NAME, **found, **served})
 
 
 def table(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Ten thousand jobs in one process of clients: what a list of them costs.
+"""A thousand jobs, or ten thousand, in one process of clients: what a list of them costs.
 
 Run folders of ended jobs of this machine, as masters leave them (submission, address of the master, last
 snapshot), and their runs in the history. Each has its own name. The list is that of `%dlrover jobs`, of the
@@ -9,13 +9,12 @@ list_s, list_cpu_s    each one after it, the median
 folder_us             CPU time of a list for each job
 client_mib            memory that the process holds more, after all lists
 
-    python benchmarks/scale_jobs.py [--jobs 10000]
+    python benchmarks/scale_jobs.py [--whole]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -23,6 +22,8 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.backends.local.cluster import connect_local
 from dlrover_nb.core.backends.local.record import (
@@ -82,8 +83,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--jobs", type=int, default=10_000)
-    n_job = parser.parse_args().jobs
+    parser.add_argument("--jobs", type=int, default=1_000)
+    n_job = parsed(parser, jobs=10_000).jobs
     with tempfile.TemporaryDirectory(prefix="dn") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         write_jobs(n_job)
@@ -99,7 +100,7 @@ def main() -> None:
             "folder_us": round(1e6 * list_cpu_s / n_job, 1),
             "client_mib": round((own_memory() - before) / MIB, 1),
         }
-    print(json.dumps({"benchmark": "scale_jobs", **found}))
+    print_figures("scale_jobs", found)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ start_s, start_cpu_s from the first order to start a node until all workers trai
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import tempfile
@@ -32,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import psutil
 from handed_out import HandedOut, percentile_ms
-from lengths import parsed
+from lengths import parsed, print_figures
 from scale_nodes import Nodes
 
 from dlrover_nb.core.clock import SystemClock
@@ -138,7 +137,7 @@ def main() -> None:
     found = measure(options.workers, options.seconds)
     for name, value in found.items():
         print(f"  {name:20} {value}")
-    print(json.dumps({"benchmark": "scale_master", **found}))
+    print_figures("scale_master", found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run `selection.py`: weighted greedy selection against the exact optimum, and on ten thousand jobs.
 
-    python benchmarks/select.py [--instances 200 --seed 0]
+    python benchmarks/select.py [--instances 60 --seed 0]
 
 This folder comes first on the path of every script in it, and the standard library has a module of this name
 (subprocess and zmq need it). Imported by that name, this file therefore provides the real one.

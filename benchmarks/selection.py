@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lengths import parsed, print_figures
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -203,10 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--instances", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=3.0, help="seconds for the exact solver")
-    options = parser.parse_args()
+    options = parsed(parser, instances=200)
     greedy_s, gap = scale(10_000, 50, runs=5)
     rows = compare(options.instances, options.seed, options.limit)
     print("instances     n  greedy/milp mean   min  plain mean   min  greedy ms  milp ms  milp unproven")
@@ -223,21 +224,19 @@ def main() -> None:
             f"{len(some) - sum(column(some, 'proven')):>14.0f}"
         )
     print(f"10,000 jobs x 50 candidates: {greedy_s:.3f} s, at most {gap:.2e} below the optimum")
-    print(
-        json.dumps(
-            {
-                "benchmark": "select",
-                "greedy_s": round(greedy_s, 3),
-                "greedy_gap": float(f"{gap:.2e}"),
-                "greedy_over_milp": round(statistics.mean(column(rows, "ratio")), 5),
-                "greedy_over_milp_min": round(min(column(rows, "ratio")), 5),
-                "plain_over_milp": round(statistics.mean(column(rows, "plain")), 5),
-                "plain_over_milp_min": round(min(column(rows, "plain")), 5),
-                "milp_s": round(statistics.mean(column(rows, "milp_s")), 4),
-                "milp_unproven": int(len(rows) - sum(column(rows, "proven"))),
-                "n_instance": len(rows),
-            }
-        )
+    print_figures(
+        "select",
+        {
+            "greedy_s": round(greedy_s, 3),
+            "greedy_gap": float(f"{gap:.2e}"),
+            "greedy_over_milp": round(statistics.mean(column(rows, "ratio")), 5),
+            "greedy_over_milp_min": round(min(column(rows, "ratio")), 5),
+            "plain_over_milp": round(statistics.mean(column(rows, "plain")), 5),
+            "plain_over_milp_min": round(min(column(rows, "plain")), 5),
+            "milp_s": round(statistics.mean(column(rows, "milp_s")), 4),
+            "milp_unproven": int(len(rows) - sum(column(rows, "proven"))),
+            "n_instance": len(rows),
+        },
     )
 
 

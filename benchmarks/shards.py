@@ -15,7 +15,7 @@ The figures of the summary stand at the top of the JSON: `cpu_us_per_task` in on
 DLRover's figures come from its own scripts in the same run, round by round (`--peers DIR`,
 which is not part of this repository, and `--venv DIR` with DLRover in it); the ratio is the rounds' median.
 
-    python benchmarks/shards.py --peers DIR --venv DIR --rounds 3 --seconds 5
+    python benchmarks/shards.py [--whole] [--peers DIR --venv DIR]
 
 Takes a minute without options; `--seconds 5` measures each part for longer.
 """
@@ -39,6 +39,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from lengths import parsed, print_figures
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -95,11 +97,11 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--crowd", type=int, default=1000, help="simulated workers")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--peers", type=Path, help="folder of the peers' scripts")
     parser.add_argument("--venv", type=Path, help="virtual environment of DLRover")
-    return parser.parse_args()
+    return parsed(parser, rounds=3, seconds=1.5)
 
 
 # in process
@@ -386,7 +388,7 @@ def memory() -> dict[str, Any]:
 
 def share_of_training(cpu_us_per_task: float) -> dict[str, Any]:
     """Compare a task with the time to train a shard of a default job in one process."""
-    spec = JobSpec("one", n_epoch=2)
+    spec = JobSpec("one", n_epoch=1)
     trained = train_single(spec, make_features(spec.data, spec.model))
     n_row = spec.batch_size * spec.shard_batches
     shard_s = n_row / trained.samples_per_s
@@ -413,7 +415,7 @@ def peer(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     args = arguments()
-    out: dict[str, Any] = {"benchmark": "shards", "cpus": os.cpu_count(), "seconds": args.seconds}
+    out: dict[str, Any] = {"cpus": os.cpu_count(), "rounds": args.rounds, "seconds": args.seconds}
     out |= {"in_process": [], "wire": [], "peer": [], "over_peer": []}
     for _ in range(args.rounds):
         out["in_process"].append([in_process(n, args.seconds) for n in args.clients])
@@ -430,8 +432,7 @@ def main() -> None:
             each[-1]["clients_cpu_us_per_task"] + each[-1]["master_cpu_us_per_task"] for each in out["wire"]
         )
     )
-    out["load"] = round(os.getloadavg()[0], 1)
-    print(json.dumps(out | summary(args, out)))
+    print_figures("shards", out | summary(args, out))
 
 
 def summary(args: argparse.Namespace, out: dict[str, Any]) -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """A simulated day: a hundred jobs, each under its own controller in auto mode, on a thousand machines.
 
-`policies.py` runs it last; ``python benchmarks/simulated_day.py`` alone prints its figures as JSON.
+`policies.py --whole` runs it last. Alone it prints its figures as JSON.
+
+    python benchmarks/simulated_day.py
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.controller.controller import Controller
 from dlrover_nb.core.controller.settings import ControllerSettings
@@ -69,5 +72,10 @@ def run_day(world: SimulatedWorld, settings: ControllerSettings) -> dict[str, fl
     }
 
 
+def main() -> None:
+    parsed(argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]))
+    print_figures("simulated_day", day(100, ControllerSettings(memory_check_s=1200.0), None, 0))
+
+
 if __name__ == "__main__":
-    print(json.dumps(day(100, ControllerSettings(memory_check_s=1200.0), None, 0)))
+    main()

@@ -11,7 +11,6 @@ ends for one exchange, the median and the least of the turns; ratios are medians
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ import numpy as np
 import plain_node
 import ps_processes
 import zmq
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.master.own.servers.bucket_owners import assign_buckets
 from dlrover_nb.core.models.built_in import dense_parameter_count
@@ -210,7 +209,7 @@ def main() -> None:
     for name in options.shapes:
         runs[name] = measure(SHAPES[name], options.rounds, options.exchanges)
         print(f"{name}: {runs[name]}", flush=True)
-    print(json.dumps({"benchmark": "small_rows", "rounds": options.rounds, "runs": runs}))
+    print_figures("small_rows", {"rounds": options.rounds, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import argparse
 import json
 import math
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lengths import parsed
+from lengths import parsed, print_figures
 from soak_faults import FAULTS, names
 from soak_job import BATCH, PIECE, rss_mib, soaked
 from soak_rows import RATE
@@ -44,8 +43,6 @@ from soak_witness import witnessed
 from dlrover_nb.core.structs.job.job import JobPhase
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from soak_faults import Fault
     from soak_job import SoakJob
 
@@ -222,10 +219,6 @@ def week(burst_s: int, n_worker: int) -> dict[str, object]:
     return found
 
 
-def _leave(signal_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + signal_number)  # so that nothing is left behind
-
-
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -235,14 +228,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1000, help="of the week's job")
     parser.add_argument("--no-week", action="store_true", default=True, help="the real job alone")
     options = parsed(parser, minutes=30.0, no_week=False)
-    signal.signal(signal.SIGTERM, _leave)
     began_s = time.monotonic()
     found: dict[str, object] = {"benchmark": "soak"}
     with tempfile.TemporaryDirectory(prefix="dlr") as name, soaked(Path(name), RATE) as job:
         found |= measured(job, options.minutes, options.seed)
     if not options.no_week:
         found |= week(options.burst_s, options.workers)
-    print(json.dumps(found | {"seconds": round(time.monotonic() - began_s, 1)}))
+    print_figures("soak", found | {"seconds": round(time.monotonic() - began_s, 1)})
     if not found["rows_exact"] or found.get("rows_never"):
         raise SystemExit(f"rows were lost: {found['message']}")
 

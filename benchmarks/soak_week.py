@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import multiprocessing
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 from journal import BATCH, DAY_S, WORKERS_OF_A_PS, Took, Written, replayed, sample, size_mb
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase, JobSpec
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--burst-s", type=int, default=15, help="of reports in each three hours")
-    options = parser.parse_args()
+    options = parsed(parser)
     ends: list[Day] = []
     with tempfile.TemporaryDirectory(prefix="dlr-week-") as name:
         for day, written in days(options.workers, options.days, options.burst_s, Path(name, "run")):
@@ -189,20 +189,19 @@ def main() -> None:
                 flush=True,
             )
     settled = ends[min(SETTLED_DAY, len(ends)) - 1]
-    print(
-        json.dumps(
-            {
-                "week_workers": options.workers,
-                "week_burst_s": options.burst_s,
-                "week_events": written.n_event,
-                "week_segments": written.n_segment,
-                "journal_mb": round(max(day.journal_mb for day in ends), 1),
-                "replay_s": round(max(day.replay_s for day in ends), 2),
-                "replay_cpu_s": round(max(day.replay_cpu_s for day in ends), 2),
-                "master_rss_mib": [round(day.rss_mib) for day in ends],
-                "master_rss_growth_mib": round(ends[-1].rss_mib - settled.rss_mib, 1),
-            }
-        )
+    print_figures(
+        "soak_week",
+        {
+            "week_workers": options.workers,
+            "week_burst_s": options.burst_s,
+            "week_events": written.n_event,
+            "week_segments": written.n_segment,
+            "journal_mb": round(max(day.journal_mb for day in ends), 1),
+            "replay_s": round(max(day.replay_s for day in ends), 2),
+            "replay_cpu_s": round(max(day.replay_cpu_s for day in ends), 2),
+            "master_rss_mib": [round(day.rss_mib) for day in ends],
+            "master_rss_growth_mib": round(ends[-1].rss_mib - settled.rss_mib, 1),
+        },
     )
 
 

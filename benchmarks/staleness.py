@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import tempfile
 import time
 from dataclasses import replace
@@ -41,7 +40,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 from scipy.stats import binom, kendalltau
 from staleness_data import Setting, sample_of, with_other_seeds
 
@@ -340,7 +339,7 @@ def main() -> None:
     for part, figures in NOT_RUN.items():
         line |= {} if part in options.parts else figures
     line["cpu_s"] = round(time.process_time(), 1)
-    print(json.dumps(line))
+    print_figures("staleness", line)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ master_back_s     of a local job, from the kill until the next master answers; a
 
 `parts` says where each goes, in the order in which it happens, and `_cpu_s` how much CPU time all processes
 of the job took meanwhile, of a master that comes back the new process alone. That depends less on what else
-the machine does; `load` is the least and the highest load average. A local job grows into its spare process,
+the machine does; `load_range` is the least and the highest load average. A local job grows into its spare,
 which is waited for first: that takes 12 s, so it is measured once.
 
     python benchmarks/start.py [--seconds 45 --rounds 5]
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import statistics
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from lengths import end_cleanly, parsed, print_figures
 
 from dlrover_nb.core.backends.local.record import read_master, read_supervisor
 from dlrover_nb.core.commands.requests import Scale
@@ -215,6 +215,7 @@ class Clusters:
     def __init__(self, root: str) -> None:
         self._root, self.figures = root, defaultdict[str, list[float]](list)
         self._local, self._ray = connect("local", cpus=CPUS), connect("ray", cpus=CPUS)
+        end_cleanly()  # Ray has put its own handler in place
 
     def warm(self) -> None:
         """Let files be read and compiled, as on a machine in use."""
@@ -280,8 +281,8 @@ def measure(rounds: int, seconds: float, root: str) -> dict[str, object]:
     every = {
         name: [round(s, 2) for s in all_s] for name, all_s in clusters.figures.items() if "/" not in name
     }
-    load = [round(min(loads), 1), round(max(loads), 1)]
-    return {"rounds": n_round, "load": load, **medians(clusters.figures), "every": every}
+    load_range = [round(min(loads), 1), round(max(loads), 1)]
+    return {"rounds": n_round, "load_range": load_range, **medians(clusters.figures), "every": every}
 
 
 def main() -> None:
@@ -291,14 +292,14 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="at most")
     parser.add_argument("--seconds", type=float, default=45.0, help="in which another round may begin")
-    options = parser.parse_args()
+    options = parsed(parser)
     began_s = time.monotonic()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images set it; what is installed is compiled once
     with tempfile.TemporaryDirectory(prefix="dlr") as root:
         os.environ |= {f"XDG_{kind}_HOME": str(Path(root) / kind.lower()) for kind in ("STATE", "DATA")}
         figures = measure(options.rounds, options.seconds, root)
     took = {"seconds": round(time.monotonic() - began_s, 1)}
-    print(json.dumps({"benchmark": "start", **figures, **took}))
+    print_figures("start", {**figures, **took})
 
 
 if __name__ == "__main__":

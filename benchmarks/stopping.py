@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from lengths import parsed, print_figures
 from stopping_curves import TrainedCurve, jobs, train
 from stopping_lstm import fit_lstm
 
@@ -151,7 +152,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=here.parent.parent / "shared" / "data")
     parser.add_argument("--curves", type=Path)
     parser.add_argument("--no-lstm", action="store_true")
-    given = parser.parse_args()
+    given = parsed(parser)
     torch.set_num_threads(1)
     curves = trained(given.shared, given.curves)
     unseen = [curve for curve in curves if curve.name.endswith("-1")]
@@ -179,7 +180,7 @@ def main() -> None:
         "all_passes_error": round(float(full.mean()), 4),
         "in_band": round(float(holds.mean()), 4),
     }
-    print(json.dumps(figures))
+    print_figures("stopping", figures)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ TensorPipe). Products are MKL's, as torch's packages have them. For `ps_throughp
 
 TensorPipe and the rendezvous of processes use a file and the loopback device.
 
-    python benchmarks/torch_rpc.py --peers DIR --workers 2
+    python torch_rpc.py --peers DIR --workers 2
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ but not the noise of the single job: no predictor can exceed it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +43,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import numpy as np
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.structs.job.job import DEFAULT_PLAN
 from dlrover_nb.core.structs.job.tuning import StartMethod
@@ -352,26 +351,24 @@ def main() -> None:
     n_stranger, n_given = map(sum, zip(*counted, strict=True))
     worst = worst_seed(options.seeds, options.jobs, SETTINGS["one user"])
     print(f"strangers given a start: {n_given} of {n_stranger}; worst seed of one user: {worst}")
-    print(
-        json.dumps(
-            {
-                "benchmark": "warmstart",
-                "data": "simulated history of one user, as in DLRover-RM section 6.2",
-                "worker_accuracy": main_["ours"][0],
-                "ps_accuracy": main_["ours"][1],
-                "cold_worker_accuracy": main_["cold"][0],
-                "cold_ps_accuracy": main_["cold"][1],
-                "paper_worker_accuracy": main_["paper"][0],
-                "paper_ps_accuracy": main_["paper"][1],
-                "workers_and_ps": {name: rounded(values) for name, values in found.items()},
-                "worst_seed_worker_accuracy": worst[0],
-                "worst_seed_ps_accuracy": worst[1],
-                "n_stranger": n_stranger,
-                "n_stranger_given_a_start": n_given,
-                "n_job": options.jobs,
-                "n_seed": options.seeds,
-            }
-        )
+    print_figures(
+        "warmstart",
+        {
+            "data": "simulated history of one user, as in DLRover-RM section 6.2",
+            "worker_accuracy": main_["ours"][0],
+            "ps_accuracy": main_["ours"][1],
+            "cold_worker_accuracy": main_["cold"][0],
+            "cold_ps_accuracy": main_["cold"][1],
+            "paper_worker_accuracy": main_["paper"][0],
+            "paper_ps_accuracy": main_["paper"][1],
+            "workers_and_ps": {name: rounded(values) for name, values in found.items()},
+            "worst_seed_worker_accuracy": worst[0],
+            "worst_seed_ps_accuracy": worst[1],
+            "n_stranger": n_stranger,
+            "n_stranger_given_a_start": n_given,
+            "n_job": options.jobs,
+            "n_seed": options.seeds,
+        },
     )
 
 
