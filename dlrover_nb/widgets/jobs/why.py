@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.pareto.reasons import PHRASES
 from dlrover_nb.core.structs.decisions.candidates import HOST, REST, auc_words, is_worth_telling
 from dlrover_nb.core.why import answers, tried
