@@ -17,7 +17,7 @@
 
 The data may not be shipped with this repository; --shared names their folder.
 
-    python benchmarks/forecast.py [--shared ../shared --stride 44]
+    python benchmarks/forecast.py [--shared ../shared --stride 11]
 """
 
 from __future__ import annotations
@@ -308,8 +308,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--stride", type=int, default=44, help="reports between the origins of a pod")
-    options = parsed(parser, stride=11)
+    parser.add_argument("--stride", type=int, default=11, help="reports between the origins of a pod")
+    options = parsed(parser)
     result: dict[str, object] = {"benchmark": "forecast"}
     result |= embedding(options.shared)
     result |= hogs(options.shared)
