@@ -262,7 +262,7 @@ def parts_blocks(candidate: Candidate | None, fit: FitReport | None) -> tuple[Bl
     ]
     rest = [t for t in candidate.breakdown if t.term not in terms]
     if rest:
-        names = ", ".join(t.term for t in rest if t.term != REST)
+        names = and_list(t.term for t in rest if t.term != REST)
         parts.append((names, sum(t.seconds for t in rest), sum(t.share for t in rest)))
     if len(rest) == len(candidate.breakdown) > 1:
         total = units.duration(parts[-1][1])

@@ -160,7 +160,7 @@ def test_a_run_whose_folder_is_gone_is_found_by_the_history(home: Path) -> None:
 def test_a_run_of_release_0_1_is_described_by_its_folder_alone() -> None:
     folder = run("daily-20260101T000000-000", told=False)
     assert begun("daily").startswith("checkpoint 2")
-    refused(CheckpointError, "of release 0.1 and does not say of which model", folder / "checkpoints")
+    refused(CheckpointError, "of release 0.1, which did not note the model", folder / "checkpoints")
 
 
 def test_parts_get_a_second_name_in_the_run_folder_and_outlive_the_run(home: Path) -> None:

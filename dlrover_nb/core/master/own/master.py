@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_coordinator
 from dlrover_nb.core.master.own.nodes import (
@@ -89,7 +90,7 @@ def _adjust(state: JobState, choice: BatchChoice, at_s: float) -> None:
     sizes = dict(choice.sizes)
     batch_sizes.check_may_differ(state)
     _check(state, sizes)
-    text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
+    text = and_list(f"{worker} {size}" for worker, size in sorted(sizes.items()))
     state.note(f"{choice.by} sets batch sizes: {text}" + (f": {choice.why}" if choice.why else ""), at_s)
     set_sizes(state, sizes)
 

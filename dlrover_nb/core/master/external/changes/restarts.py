@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.external.job.node_set import plan_of
 from dlrover_nb.core.master.external.launch.rendezvous import Member, environment
 from dlrover_nb.core.structs.job.external import EVALUATOR, ExternalSpec, Framework
@@ -200,7 +201,7 @@ def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None)
     is_elastic = spec.framework is Framework.DDP
     one_by_one = ", one at a time as their successors join" if is_elastic and restarts.started else ""
     parts = [
-        f"starts {', '.join(_counted(n, role) for role, n in restarts.started)}" if restarts.started else "",
+        f"starts {and_list(_counted(n, role) for role, n in restarts.started)}" if restarts.started else "",
         f"ends {_named(restarts.stopped)}{one_by_one}" if restarts.stopped else "",
         f"resizes {_named(restarts.resized)} in place{OR_ELSE}" if restarts.resized else "",
         f"restarts {_named(restarts.restarted)}" if restarts.restarted else "",
@@ -218,5 +219,4 @@ def words(restarts: Restarts, spec: ExternalSpec, n_repeated: int | None = None)
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    return and_list(names, most=MOST_NAMES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.external.changes import early_stop
 from dlrover_nb.core.structs.job.external import Framework
@@ -57,7 +58,7 @@ def adjust_batches(state: ExternalState, action: AdjustBatches, choice: Mitigati
     got, present = f"got: {choice.action.words}", _present(state, choice)
     if deaf := [node for node in present if node not in state.size_askers]:
         raise InvalidValueError(
-            f"the programs of job {state.name} never asked for their batch size on {', '.join(deaf)}, "
+            f"the programs of job {state.name} never asked for their batch size on {and_list(deaf)}, "
             f"{got}; let them use dlrover_nb.client.batch_size, or dlrover_nb.client.elastic"
         )
     sizes, times = dict(action.sizes), dict(action.accumulate)
@@ -127,12 +128,12 @@ def _set_batch_sizes(state: ExternalState, choice: BatchChoice) -> str:
     workers = [node.id for node in state.nodes if node.role is Role.WORKER]
     sizes = dict(choice.sizes)
     if not sizes or not set(sizes) <= set(workers):
-        raise InvalidValueError(f"expected batch sizes of {', '.join(workers) or 'no workers'}, got {sizes}")
+        raise InvalidValueError(f"expected batch sizes of {and_list(workers) or 'no workers'}, got {sizes}")
     if min(sizes.values()) < 1:
         raise InvalidValueError(f"batch sizes must be >= 1, got {sizes}")
     state.batch_sizes = tuple(sorted({**dict(state.batch_sizes), **sizes}.items()))
     state.batch_times = tuple(each for each in state.batch_times if each[0] not in sizes)
-    text = ", ".join(f"{worker} {size}" for worker, size in sorted(sizes.items()))
+    text = and_list(f"{worker} {size}" for worker, size in sorted(sizes.items()))
     return f"{choice.by} sets batch sizes: {text}"
 
 

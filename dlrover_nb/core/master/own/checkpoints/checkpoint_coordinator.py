@@ -276,7 +276,7 @@ def check_time(state: JobState, disk_limit_s: float, at_s: float) -> None:
             continue  # see `copy_coordinator`
         limit_s = disk_limit_s if writing.is_ordered else PREPARE_LIMIT_S
         if at_s > writing.since_s + limit_s:
-            names = ", ".join(node.id for node in _unfinished(state, writing))
+            names = and_list(node.id for node in _unfinished(state, writing))
             why = f"{names} did not finish it within {limit_s:g} s; the next one has to wait for that"
             if not writing.is_ordered:
                 why = f"its place did not answer within {limit_s:g} s"

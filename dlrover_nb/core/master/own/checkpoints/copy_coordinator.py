@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator
 from dlrover_nb.core.master.own.checkpoints.peer_copies import (
     are_made,
@@ -154,5 +155,5 @@ def _why(state: JobState, checkpoint: RestorableCheckpoint) -> str:
     failed = {} if made is None or made.number != checkpoint.number else made.failed
     missing = [i for i in range(len(checkpoint.nodes)) if not _has_copy(state, checkpoint, i)]
     reasons = [f"{name}: {why}" for (index, name), why in sorted(failed.items()) if index in missing]
-    names = ", ".join(checkpoint.nodes[index] for index in missing)
+    names = and_list(checkpoint.nodes[index] for index in missing)
     return f"no peer has a copy of the part of {names}" + (f" ({'; '.join(reasons)})" if reasons else "")

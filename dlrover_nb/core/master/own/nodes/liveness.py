@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.basics.percents import percent
 from dlrover_nb.core.master.own.checkpoints import checkpoint_coordinator, copy_coordinator, leaving
 from dlrover_nb.core.master.own.nodes import fencing, refusals
@@ -246,7 +247,7 @@ def record_waits(state: JobState, waits: Mapping[str, float], pressure: float | 
     worst = max(starved, key=lambda node: node.waited_s)
     share = "" if pressure is None else f"; some process there waits for one {percent(pressure)} of the time"
     figures = (
-        f"{', '.join(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
+        f"{and_list(node.id for node in starved)} got no processor for {worst.waited_s:.0f} of the "
         f"{at_s - _last_word_s(worst):.0f} s since the last report{share}"
     )
     _tell_busy(state, worst, figures, STARVED_LIMIT_S, at_s)
@@ -427,7 +428,7 @@ def _told_of(why: str, nodes: Sequence[Node]) -> str:
 
 def _needs(nodes: Sequence[Node]) -> str:
     cpu, memory_mib = sum(n.cpu for n in nodes), sum(n.memory_mib for n in nodes)
-    return f"needs {cpu:g} cores and {memory_mib} MiB for {', '.join(n.id for n in nodes)}"
+    return f"needs {cpu:g} cores and {memory_mib} MiB for {and_list(n.id for n in nodes)}"
 
 
 def _overdue(state: JobState, node: Node, at_s: float) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from dlrover_nb.core.basics.lists import and_list
 from dlrover_nb.core.errors import InvalidValueError, StaleDecisionError
 from dlrover_nb.core.master.own.checkpoints import leaving
 from dlrover_nb.core.master.own.nodes import worker_set
@@ -330,4 +331,4 @@ def _because(choice: MitigationChoice) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "no node"
+    return and_list(sorted(names)) or "no node"
