@@ -49,22 +49,25 @@ class Size:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch-rows", type=int, nargs="+", default=[500, 2000, 5000])
     parser.add_argument("--dense", type=int, nargs="+", default=[10_000, 120_000])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--exchanges", type=int, default=400)
     options = parsed(parser)
-    figures = {}
+    figures: dict[str, float | list[float]] = {}
     for n_row in options.batch_rows:
         for n_dense in options.dense:
             shares, exchange_us = measured(Size(options.rows, n_row, n_dense), options)
             low, mid, high = statistics.quantiles(shares, n=4)
-            figures[f"{n_row} rows, {n_dense} dense"] = {
-                "exchange_us": round(exchange_us, 1),
-                "overhead_percent": round(mid, 2),
-                "quartiles": [round(low, 2), round(high, 2)],
+            size = f"{n_row}_rows_{n_dense}_dense"
+            figures |= {
+                f"exchange_us_{size}": round(exchange_us, 1),
+                f"overhead_percent_{size}": round(mid, 2),
+                f"overhead_percent_quartiles_{size}": [round(low, 2), round(high, 2)],
             }
             print(
                 f"{n_row} rows, {n_dense} dense: {exchange_us:.0f} us, "

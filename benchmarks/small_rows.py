@@ -205,11 +205,12 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, default=100, help="of each in a turn")
     options = parsed(parser, rounds=9)
     keep_freed(Role.WORKER)
-    runs = {}
+    figures: dict[str, float] = {"rounds": options.rounds}
     for name in options.shapes:
-        runs[name] = measure(SHAPES[name], options.rounds, options.exchanges)
-        print(f"{name}: {runs[name]}", flush=True)
-    print_figures("small_rows", {"rounds": options.rounds, "runs": runs})
+        run = measure(SHAPES[name], options.rounds, options.exchanges)
+        print(f"{name}: {run}", flush=True)
+        figures |= {f"{name}_{key}": value for key, value in run.items()}
+    print_figures("small_rows", figures)
 
 
 if __name__ == "__main__":
