@@ -2,7 +2,8 @@
 
 A step of one mini-batch is as well two of half its rows, or four of a quarter: the same rows, and the same
 sum of gradients. So the program trains on while it is measured, and computes nothing twice. Larger sizes are
-not tried, as no one knows what fits into memory there.
+not tried, as no one knows what fits into memory there. Sizes take turns, so that what else the host does
+meets all of them.
 
 A line through the mean times of the sizes says what any mini-batch takes and what each row adds. Neither is
 below zero, since a fixed part below zero would promise a gain for ever smaller mini-batches.
@@ -29,7 +30,7 @@ class BatchTrial:
     def __init__(self) -> None:
         self.is_on = False
         self.cost: tuple[float, float] | None = None
-        self._times: dict[int, list[float]] = {}  # seconds of mini-batches by their rows
+        self._times: dict[int, tuple[int, float]] = {}  # mini-batches and their seconds, by their rows
         self._n_skip = 1  # the first one may compile, or allocate memory
 
     def parts(self, size: int) -> int:
@@ -39,7 +40,7 @@ class BatchTrial:
         left = [n for n in PARTS if size % n == 0 and not self._is_known(size // n)]
         if not left:
             self._conclude()
-        return left[0] if left else 1
+        return min(left, key=lambda n: self._of(size // n)[1], default=1)
 
     def note(self, n_row: int, seconds: float) -> None:
         """Take the time of a mini-batch."""
@@ -48,17 +49,21 @@ class BatchTrial:
         if self._n_skip:
             self._n_skip -= 1
             return
-        self._times.setdefault(n_row, []).append(seconds)
+        n_batch, whole_s = self._of(n_row)
+        self._times[n_row] = n_batch + 1, whole_s + seconds
 
     def _conclude(self) -> None:
-        means = [(n, sum(each) / len(each)) for n, each in self._times.items() if self._is_known(n)]
+        means = [(n, whole_s / n_batch) for n, (n_batch, whole_s) in self._times.items() if self._is_known(n)]
         if len(means) > 1:  # an odd size cannot be divided
             self.cost = line_through(means)
             self._times.clear()
 
     def _is_known(self, n_row: int) -> bool:
-        seconds = self._times.get(n_row, [])
-        return len(seconds) >= N_LEAST and sum(seconds) >= LEAST_S
+        n_batch, whole_s = self._of(n_row)
+        return n_batch >= N_LEAST and whole_s >= LEAST_S
+
+    def _of(self, n_row: int) -> tuple[int, float]:
+        return self._times.get(n_row, (0, 0.0))
 
 
 def line_through(times: list[tuple[int, float]]) -> tuple[float, float]:

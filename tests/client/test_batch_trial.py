@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrover_nb.client.batch_trial import BatchTrial, line_through
+from dlrover_nb.client.batch_trial import LEAST_S, BatchTrial, line_through
 from dlrover_nb.core.runtime.worker import batch_probe
 
 POSITIVE = st.floats(1e-5, 10)
@@ -43,6 +43,22 @@ def test_it_is_the_line_that_workers_of_ours_find(times) -> None:
     assert fixed_s >= 0
     assert row_s > 0
     assert (fixed_s, row_s) == pytest.approx(expected, rel=1e-4, abs=1e-7)
+
+
+@given(st.floats(1e-3, 0.01), st.floats(1e-5, 1e-3), st.lists(st.floats(1.0, 4.0), min_size=9, max_size=9))
+def test_sizes_take_turns_so_that_what_the_host_does_meets_all_of_them(fixed_s, row_s, factors) -> None:
+    trial, sums = BatchTrial(), dict.fromkeys((1, 2, 4), 0.0)
+    trial.is_on = True
+    trial.note(64, 1.0)  # which does not count
+    for number in range(60):
+        parts = trial.parts(64)
+        took_s = (fixed_s + row_s * (64 // parts)) * factors[number % len(factors)]
+        if max(sums.values()) + parts * took_s >= LEAST_S:
+            break
+        for _ in range(parts):
+            trial.note(64 // parts, took_s)
+        sums[parts] += parts * took_s
+        assert max(sums.values()) - min(sums.values()) <= 4 * (4 * fixed_s + 64 * row_s), "one step at most"
 
 
 def test_nothing_is_divided_unless_the_job_asks_for_it() -> None:
