@@ -87,10 +87,10 @@ def test_a_weighed_plan_is_what_the_front_says_of_it(job):
     assert [w.candidate for w in weighed] == list(shown)
 
 
-def test_before_anything_is_measured_only_the_refusal_is_known(job):
+def test_before_anything_is_measured_only_the_refusal_is_known(job, words):
     told, refused = job.controller.queries().weigh([TWO, replace(TWO, worker=RolePlan(9, 1.0, 1024))])
     assert (told.candidate, told.refusal) == (None, "")
-    assert "must fit on the machines" in refused.refusal
+    assert refused.refusal == words
 
 
 def test_an_explanation_is_of_the_open_proposal_unless_another_is_named(job):
@@ -107,10 +107,11 @@ def why(job) -> str:
     return job.controller.queries().explain(None).why
 
 
-def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job):
+def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job, words):
     job.train(3)
-    assert why(job).startswith("Measuring 1w x 0.5 + 1p x 0.25: 1 window so far")
-    assert "5 in a row that agree, or 8 in all" in why(job)
+    assert "1w x 0.5 + 1p" in why(job)
+    assert why(job) == words
+    assert "5 in a row" in why(job)
 
 
 def test_near_the_end_it_is_said_that_no_change_would_pay_off(make_job, words):
@@ -133,7 +134,7 @@ def test_what_stands_against_any_proposal_is_told(job, words):
     assert why(job) == words
 
 
-def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_told(make_job):
+def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_told(make_job, words):
     bounds = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5,), ps_cpus=(0.25,))
     job = make_job(bounds=bounds, speed=lambda plan: 40_000 * (1 + 0.06 * (plan.worker.count - 1)))
     job.train(30)
@@ -144,19 +145,20 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     job.train(30)
     told = job.controller.queries().explain(None)
     assert told.proposal is None
-    assert told.why.startswith("No other plan is surely better")
+    assert told.why == words
     assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was rejected or failed before.")
     assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
 
 
-def test_a_closed_proposal_is_told_as_it_was_with_what_became_of_it(job):
+def test_a_closed_proposal_is_told_as_it_was_with_what_became_of_it(job, words):
     job.train(20)
     first = job.open
     job.decide(Verdict.REJECT, proposal=first.id, why="not now")
     job.train(5)
     told = job.controller.queries().explain(first.id)
     assert (told.candidate, told.baseline) == (first.candidate, first.baseline)
-    assert told.why == f"{first.why} It is rejected (ada: not now)."
+    assert told.why.startswith(first.why)
+    assert told.why.removeprefix(first.why) == words
     assert told.marginals
 
 

@@ -38,12 +38,13 @@ def growing(rate_mib_per_s: float):
     return memory
 
 
-def test_killed_node_brings_a_proposal_with_half_as_much_memory_again(job):
+def test_killed_node_brings_a_proposal_with_half_as_much_memory_again(job, words):
     job.train(30)
     assert scales(job.kill(Role.PS, 512)) == []
     assert job.open.kind is ProposalKind.PROTECT
     assert job.open.candidate.plan == replace(job.plan, ps=replace(job.plan.ps, memory_mib=768))
-    assert "s0 ran out of memory" in job.open.why
+    assert "s0 ran out of" in job.open.why
+    assert job.open.why == words
 
 
 def test_protection_supersedes_an_open_proposal_and_is_not_superseded_itself(job):
@@ -158,12 +159,12 @@ def test_where_not_all_nodes_find_room_fewer_are_protected(make_job):
     assert worker.memory_mib >= 2880
 
 
-def test_manual_mode_is_told_and_learns_but_is_not_proposed_to(make_job):
+def test_manual_mode_is_told_and_learns_but_is_not_proposed_to(make_job, words):
     job = make_job(mode=Mode.MANUAL)
     job.train(30)
     job.kill(Role.PS)
     assert job.view.proposals == ()
-    assert any("killed for lack of memory at 512 MiB" in line for line in job.view.story)
+    assert next(line for line in job.view.story if "at 512 MiB" in line) == words
     job.decide(Verdict.MODE, mode=Mode.SUGGEST)
     assert job.open.kind is ProposalKind.PROTECT
 
@@ -185,21 +186,22 @@ def test_the_store_of_an_elastic_job_that_ran_out_of_memory_is_left_to_its_maste
     assert [plan.worker.memory_mib > 1024 for plan in scales(job.kill(Role.WORKER))] == [True]
 
 
-def test_blind_protection_that_failed_is_not_tried_again(make_job):
+def test_blind_protection_that_failed_is_not_tried_again(make_job, words):
     job = make_job(mode=Mode.AUTO)
     (wanted,) = scales(job.tell(NodeOutOfMemory(0.0, "s0", Role.PS, 512.0)))
     assert scales(job.tell(PlanFailed(1.0, wanted, "no room"))) == []
     assert scales(job.tell(NodeOutOfMemory(2.0, "s0", Role.PS, 512.0))) == []
-    assert any("no plan that fits the machines" in line for line in job.view.story)
+    assert next(line for line in job.view.story if "no plan that fits" in line) == words
 
 
-def test_job_killed_before_anything_is_measured_tells_the_user_what_to_do(job):
+def test_job_killed_before_anything_is_measured_tells_the_user_what_to_do(job, words):
     job.kill(Role.PS)
     job.kill(Role.PS)
     assert job.view.proposals == ()
     told = [line for line in job.view.story if "no measurements yet" in line]
     assert len(told) == 1
-    assert "scale to workers 1 x 0.5 cpu, 1024 MiB; ps 1 x 0.25 cpu, 768 MiB" in told[0]
+    assert "1 x 0.5 cpu" in told[0]
+    assert told[0] == words
     job.train(30)
     assert job.open.kind is ProposalKind.PROTECT
 
@@ -224,12 +226,13 @@ def test_kill_during_a_change_is_seen_to_when_the_change_is_done(job):
     assert job.open.candidate.plan == replace(plan, ps=replace(plan.ps, memory_mib=768))
 
 
-def test_forecast_protects_before_a_node_is_killed(make_job):
+def test_forecast_protects_before_a_node_is_killed(make_job, words):
     job = make_job(memory=growing(0.5), n_sample_total=40_000_000)
     job.train(420)
     assert job.open.kind is ProposalKind.PROTECT
     assert job.open.candidate.plan.ps.memory_mib > 512
-    assert "each ps has 512 MiB" in job.open.why
+    assert "512 MiB" in job.open.why
+    assert job.open.why == words
 
 
 def test_forecast_protects_by_itself_in_auto_mode(make_job):
@@ -280,12 +283,12 @@ def test_steady_memory_is_left_alone(make_job):
     assert all(p.kind is not ProposalKind.PROTECT for p in job.view.proposals)
 
 
-def test_users_plan_below_what_killed_a_node_is_warned_of(job):
+def test_users_plan_below_what_killed_a_node_is_warned_of(job, words):
     job.train(30)
     job.kill(Role.PS, 512)
     plan = replace(job.plan, ps=replace(job.plan.ps, memory_mib=256))
     assert scales(job.decide(Verdict.SCALE, plan=plan)) == [plan]
-    assert any("this plan gives a ps 256 MiB" in line for line in job.view.story)
+    assert next(line for line in job.view.story if "a ps 256 MiB" in line) == words
 
 
 @pytest.mark.more

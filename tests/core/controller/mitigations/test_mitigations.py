@@ -59,12 +59,12 @@ def test_in_manual_mode_nothing_is_proposed_and_a_user_may_order_what_they_like(
 
 
 @pytest.mark.release
-def test_in_suggest_mode_one_action_waits_with_its_reason_and_cost():
+def test_in_suggest_mode_one_action_waits_with_its_reason_and_cost(words):
     job = slow_job()
     assert actions(job.orders) == []
     assert job.open.id == "m1"
     assert job.open.why.startswith("worker-2 took 203.0 ms")
-    assert job.open.cost == "the start of another worker beside it; training goes on"
+    assert job.open.cost == words
     job.run(60)
     assert job.statuses == [("restart worker-2", "pending")], "it does not change while it holds"
     job.check_replay()
@@ -107,7 +107,7 @@ def test_where_all_are_slow_nothing_is_done():
 
 
 @pytest.mark.more
-def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
+def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other(words):
     job = SlowJob(n_worker=8, sync=Sync.ASP, mode=Mode.AUTO)
     job.run(40)
     job.slow = {"worker-2": 3.0, "worker-5": 4.0}
@@ -117,14 +117,14 @@ def test_of_two_stragglers_the_slower_one_comes_first_and_then_the_other():
     job.end()
     job.run(10)
     assert actions(job.orders) == ["restart worker-5", "restart worker-2"]
-    assert job.told("restart worker-2: not now, because the job is still busy with: restart worker-5")
+    assert job.told("restart worker-2: not now")[0] == words
 
 
 @pytest.mark.more
-def test_new_sizes_are_proposed_where_workers_keep_in_step_and_a_restart_supersedes_them():
+def test_new_sizes_are_proposed_where_workers_keep_in_step_and_a_restart_supersedes_them(words):
     job = slow_job(sync=Sync.BSP, seconds=20)
     first = job.open
-    assert first.words.startswith("adjust batch sizes to ")
+    assert first.words == words
     assert first.action.adjust.total == 4 * 512
     job.run(WINDOW_S / 2)
     assert job.open == first, "sizes are not replaced while the means of speeds still change"
@@ -188,7 +188,7 @@ def test_a_slowdown_that_lasts_with_short_pauses_is_one_finding_and_one_proposal
 
 
 @pytest.mark.more
-def test_what_fits_into_memory_and_what_uses_a_device_are_bounds_of_its_mini_batches():
+def test_what_fits_into_memory_and_what_uses_a_device_are_bounds_of_its_mini_batches(words):
     job = SlowJob(n_worker=2, stragglers=SolutionName.ANTDT_DD, mode=Mode.AUTO)
     job.costs = dict.fromkeys(job.workers, BatchCost(0.0, 0.0002, 520))
     job.slow["worker-1"] = 2.0
@@ -200,7 +200,8 @@ def test_what_fits_into_memory_and_what_uses_a_device_are_bounds_of_its_mini_bat
     job.end()
     job.run(60)
     assert job.controller.acting is None
-    assert actions(job.undo()) == ["adjust batch sizes to worker-0 512, worker-1 512"]
+    (undo,) = actions(job.undo())
+    assert undo == words
     job.check_replay()
 
 
@@ -212,14 +213,15 @@ def test_a_job_that_asks_for_nothing_gets_nothing():
 
 
 @pytest.mark.more
-def test_a_solution_that_finds_no_answer_is_told_once_and_ends_nothing():
+def test_a_solution_that_finds_no_answer_is_told_once_and_ends_nothing(words):
     job = SlowJob(stragglers=SolutionName.ANTDT_DD)
     job.run(40)
     job.order(AdjustBatches((("worker-0", 513), ("worker-1", 512), ("worker-2", 512), ("worker-3", 512))))
     job.end()
     job.run(100)
     [line] = job.told("antdt-dd has no solution")
-    assert "must be 4 and a multiple of 4" in line
+    assert "4 and a multiple" in line
+    assert line == words
     assert job.open is None
 
 
@@ -458,10 +460,10 @@ def test_an_impossible_action_is_refused_and_changes_nothing(action, error, word
 
 
 @for_each("action", [BackupWorkers(1), AdjustBatches(tuple((f"worker-{i}", 5) for i in range(4)))])
-def test_where_a_job_is_deterministic_batches_stay_as_they_are(action):
+def test_where_a_job_is_deterministic_batches_stay_as_they_are(action, error_words):
     job = SlowJob(deterministic=True, global_batch=2048)
     job.run(5)
-    with pytest.raises(InvalidValueError, match=r"deterministic must be false to .*, as each"):
+    with error_words(InvalidValueError):
         job.order(action)
     job.order(KillRestart("worker-0", Role.WORKER))
 
@@ -528,10 +530,11 @@ def test_a_change_of_plan_by_a_user_ends_the_open_action_and_the_one_under_way()
 
 
 @pytest.mark.more
-def test_a_plan_that_nobody_ordered_ends_the_action_under_way():
+def test_a_plan_that_nobody_ordered_ends_the_action_under_way(words):
     job = slow_job(mode=Mode.AUTO)
     job.tell(PlanApplied(job.at_s, plan_of(3), 1.0))
-    assert job.view.mitigations[-1].note == "the plan is now 3w x 0.25 + 2p x 0.25"
+    assert "3w x 0.25 + 2p" in job.view.mitigations[-1].note
+    assert job.view.mitigations[-1].note == words
     assert job.controller.acting is None
 
 

@@ -138,12 +138,10 @@ def test_with_a_budget_and_an_unknown_price_auto_mode_applies_nothing(make_job):
 def test_suggest_mode_shows_what_exceeds_the_budget_with_a_note(make_job):
     job = make_job(budget_per_hour=0.02)
     job.train(30)
-    assert (
-        job.open.note == f"it costs {job.open.candidate.cost_per_hour:.4g} USD per hour, the budget is 0.02"
-    )
+    assert f"{job.open.candidate.cost_per_hour:.4g} USD" in job.open.note
 
 
-def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job):
+def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job, words):
     job = make_job(budget_per_hour=0.045)
     job.train(30)
     job.decide(Verdict.SCALE, plan=replace(job.plan, worker=RolePlan(2, 0.5, 1024)))
@@ -155,7 +153,7 @@ def test_proposal_over_the_budget_gives_way_when_auto_mode_takes_over(make_job):
     job.train(60)
     after = next(p for p in job.view.proposals if p.id == shown.id)
     assert after.status is ProposalStatus.SUPERSEDED
-    assert after.note.endswith("is one that auto mode may apply")
+    assert after.note == words
     assert shown.candidate.plan not in [m.plan for m in job.view.markers]
 
 

@@ -23,11 +23,11 @@ def test_pins_of_the_specification_hold_from_the_start(make_job):
     assert job.view.pins.allows(job.open.candidate.plan)
 
 
-def test_pin_constrains_the_search_at_once_and_is_told(job):
+def test_pin_constrains_the_search_at_once_and_is_told(job, words):
     job.train(30)
     job.decide(Verdict.PIN, pins=Pins(ps=1), why="the tables fit one")
     assert {c.plan.ps.count for c in job.view.front.candidates} == {1}
-    assert any("pin ps = 1 by ada: the tables fit one" in line for line in job.view.story)
+    assert next(line for line in job.view.story if "pin ps = 1" in line) == words
 
 
 def test_proposal_that_breaks_a_pin_expires(job):
@@ -49,13 +49,14 @@ def test_proposal_that_keeps_the_pins_stays_open(job):
     assert job.open.id == shown.id
 
 
-def test_pin_against_the_running_plan_is_proposed_in_suggest_mode_and_not_applied(job):
+def test_pin_against_the_running_plan_is_proposed_in_suggest_mode_and_not_applied(job, words):
     job.train(30)
     orders = job.decide(Verdict.PIN, pins=Pins(worker_memory_mib=2048))
     orders += job.train(30)
     assert not [o for o in orders if isinstance(o, Scale)]
     assert job.open.candidate.plan == Pins(worker_memory_mib=2048).applied(job.plan)
-    assert "To match the pins (worker_memory_mib = 2048)" in job.open.why
+    assert "worker_memory_mib = 2048" in job.open.why
+    assert job.open.why == words
 
 
 def test_pin_against_the_running_plan_is_applied_in_auto_mode(make_job):
@@ -81,10 +82,10 @@ def test_where_the_pinned_plan_finds_no_room_another_that_keeps_the_pins_is_prop
     assert job.open.candidate.plan.worker.count < 3
 
 
-def test_pins_that_no_plan_can_keep_are_refused(job):
+def test_pins_that_no_plan_can_keep_are_refused(job, error_words):
     job.train(30)
     before = job.view
-    with pytest.raises(CapacityError, match="must fit on the machines"):
+    with error_words(CapacityError):
         job.decide(Verdict.PIN, pins=Pins(worker_memory_mib=9000))
     assert job.view == before
 
@@ -102,7 +103,7 @@ def test_missing_or_equal_pins_are_refused(job, pins):
         job.decide(Verdict.PIN, pins=pins)
 
 
-def test_a_users_plan_that_breaks_a_pin_is_refused_with_the_pin_and_the_way_out(job):
+def test_a_users_plan_that_breaks_a_pin_is_refused_with_the_pin_and_the_way_out(job, error_words):
     job.train(30)
     shown = job.open
     job.decide(Verdict.PIN, pins=Pins(worker_memory_mib=1024, ps=1))
@@ -111,9 +112,7 @@ def test_a_users_plan_that_breaks_a_pin_is_refused_with_the_pin_and_the_way_out(
     for verdict, fields in ((Verdict.SCALE, {}), (Verdict.OVERRIDE, {"proposal": (job.open or shown).id})):
         if verdict is Verdict.OVERRIDE and job.open is None:
             continue
-        with pytest.raises(
-            InvalidValueError, match=r"worker_memory_mib = 1024.*%dlrover pin clicks"
-        ) as caught:
+        with error_words(InvalidValueError) as caught:
             job.decide(verdict, plan=plan, **fields)
         assert "ps = 1" not in str(caught.value)
     assert job.view == before

@@ -93,10 +93,11 @@ def test_a_rejection_changes_nothing_that_could_be_undone(job):
     assert job.view.undo is None
 
 
-def test_an_undo_is_told_as_such(job):
+def test_an_undo_is_told_as_such(job, words):
     job.obey(job.decide(Verdict.SCALE, plan=plan_of(job)))
     undo(job, why="too dear")
-    assert "d2 undo of d1: scale 1w x 0.5 + 1p x 0.25 by ada: too dear" in job.view.story[-3]
+    assert "d2 undo of d1" in job.view.story[-3]
+    assert job.view.story[-3] == words
 
 
 def test_a_stale_undo_is_refused_and_says_who_did_what_since(job, error_words):
@@ -218,11 +219,12 @@ def test_the_version_of_a_job_is_its_latest_change_that_can_be_undone(job):
     assert version_of(job.view.undo) == "d2"
 
 
-def test_a_decision_about_an_older_version_names_who_changed_what_since(job):
+def test_a_decision_about_an_older_version_names_who_changed_what_since(job, error_words):
     job.train(5)
     job.decide(Verdict.SCALE, plan=plan_of(job), seen="d0")
     before = state(job)
-    with pytest.raises(StaleDecisionError, match=r"you saw d0.*since then it had d1 \(scale .* by ada\)"):
+    with error_words(StaleDecisionError) as caught:
         job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d0")
+    assert all(part in str(caught.value) for part in ("d0", "d1", "by ada"))
     assert state(job) == before
     job.decide(Verdict.MODE, mode=Mode.MANUAL, seen="d1")
