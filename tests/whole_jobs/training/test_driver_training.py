@@ -150,7 +150,7 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable
     handle.ask(SetBatches({"worker-0": 5, "worker-1": 15}, why="one is slower"))
     killed = job.lose(Role.WORKER)
     played_to_its_end(job, exactly_once=False)
-    assert job.story_has("ada sets batch sizes: worker-0 5, worker-1 15: one is slower")
+    assert job.story_has("ada sets batch sizes: worker-0 5 and worker-1 15: one is slower")
     assert job.story_has(f"{killed} was lost")
 
 
