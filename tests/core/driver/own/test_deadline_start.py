@@ -72,7 +72,7 @@ def test_it_starts_with_as_many_workers_as_its_deadline_needs_and_says_by_what()
     assert 1.2 * 660 <= plan.worker.memory_mib <= 1.2 * 768, "they peaked at 664 MiB"
     assert f"A worker gets {plan.worker.memory_mib} MiB: it should peak at " in found.why
     assert 300 < plan.ps.memory_mib < 900
-    assert "stay as they were: cores of a worker, cores of a PS." in found.why, "they used all they had"
+    assert "stay as they were: cores of a worker and cores of a PS." in found.why, "they used all they had"
     assert needed * 0.9 <= plan.worker.count <= needed * 1.6
     assert 1 <= plan.ps.count <= plan.worker.count
     assert f"Starts with {plan.short}" in found.why

@@ -144,7 +144,7 @@ def test_batch_sizes_are_set_for_all_present_workers(sync: Sync) -> None:
     told = {"worker-0", "worker-1"} if sync in {Sync.ASP, Sync.GBA} else {"ps-0"}
     assert dict(heard(world, m.Adjust)) == dict.fromkeys(told, order)
     for sizes in ((("worker-0", 4),), (("worker-0", 4), ("worker-1", 8), ("worker-2", 1))):
-        unchanged(world, AdjustBatches(sizes), InvalidValueError, "each of worker-0, worker-1")
+        unchanged(world, AdjustBatches(sizes), InvalidValueError, "each of worker-0 and worker-1")
     finished(world)
 
 
