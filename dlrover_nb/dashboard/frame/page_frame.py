@@ -39,7 +39,7 @@ def page_html(page: Page, visit: Visit, body: Markup) -> Markup:
     return render(
         "page.html",
         title=" ".join(filter(None, (page.title, visit.query.get(page.subject)))),
-        heading="" if "<h1>" in body else page.title,  # an error has none, whatever the page
+        heading=page.title,
         root=visit.root,
         body=body,
         page=page,
