@@ -19,7 +19,7 @@ class ControllerSettings:
         A window closes after `window_s` once every worker has reported and did `min_window_iter` iterations
         (fewer would count iterations, not speed), or after `max_window_s`.
     settle_s
-        Time after a change of plan that is left out; a job's first plan has none to settle from.
+        Time after a change of plan that is left out.
     n_stable, stable_cv
         Steady: the last `n_stable` windows have a coefficient of variation below `stable_cv` (NEARCHUS).
     n_patience

@@ -298,8 +298,8 @@ def test_a_controller_serves_one_job_and_has_a_view_from_the_start(job, error_wo
 
 
 def test_near_the_end_nothing_is_proposed(make_job):
-    job = make_job(n_sample_total=42_667 * 27)
-    job.train(26)
+    job = make_job(n_sample_total=42_667 * 30)
+    job.train(29)
     assert job.view.proposals == ()
 
 
@@ -316,24 +316,16 @@ def test_noisy_machine_is_believed_after_patience(make_job):
 
 
 def test_samples_while_a_change_settles_do_not_count(job):
-    job.train(20)
-    job.apply(bigger(job.plan))
-    began_s = job.at_s
+    job.train(3)
+    assert job.view.samples == ()
     job.train(30)
-    assert min(s.at_s - s.window_s for s in job.view.samples if s.plan == job.plan) >= began_s + 3.0
+    assert min(s.at_s - s.window_s for s in job.view.samples) >= 3.0
 
 
 def test_a_job_that_warms_up_is_measured_from_when_it_is_steady(make_job):
     job = make_job(speed=lambda _: 40_000 * (1 - 0.7 ** (job.at_s + 1)))
     job.train(40)
-    samples = job.view.samples
-    assert min(s.at_s - s.window_s for s in samples) >= 3.0
-    assert min(s.plan_samples_per_s for s in samples) > 35_000
-
-
-def test_a_job_that_starts_steadily_is_measured_from_its_first_second(job):
-    job.train(10)
-    assert min(s.at_s - s.window_s for s in job.view.samples) == 0.0
+    assert min(s.plan_samples_per_s for s in job.view.samples) > 35_000
 
 
 def test_missing_worker_stops_the_measurement(job):

@@ -108,15 +108,15 @@ def why(job) -> str:
 
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job, words):
-    job.train(3)
+    job.train(6)
     assert "1w x 0.5 + 1p" in why(job)
     assert why(job) == words
     assert "5 in a row" in why(job)
 
 
 def test_near_the_end_it_is_said_that_no_change_would_pay_off(make_job, words):
-    job = make_job(n_sample_total=42_667 * 27)
-    job.train(26)
+    job = make_job(n_sample_total=42_667 * 30)
+    job.train(29)
     assert why(job) == words
 
 

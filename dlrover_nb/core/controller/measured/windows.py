@@ -1,9 +1,9 @@
 """From node reports to steady windows: which measurements a fit may use.
 
 A window holds about two seconds of reports of all workers of one running plan. Windows are left out while a
-change of plan settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5 consecutive
-windows. On a machine that is never that steady, windows count after `n_patience` windows, with their scatter.
-Once steady, every further window of the plan counts.
+change settles, and until NEARCHUS's test holds: coefficient of variation < 5 % over 5 consecutive windows. On
+a machine that is never that steady, windows count after `n_patience` windows, with their scatter. Once
+steady, every further window of the plan counts.
 
 Each window is divided into what the plan did and what the host's other load took (`host_share`): of a
 worker's own work, and of its waits for PS in the part that PS themselves lost. Speeds are compared without
@@ -99,10 +99,9 @@ class SteadyWindows:
     def restart(self, plan: ResourcePlan | None, at_s: float) -> None:
         """Restart with the plan that runs from `at_s` on (None: no plan is in place).
 
-        A plan that goes on after a pause, as for a checkpoint, is as steady as it was. The first plan has no
-        change to settle from: while it warms up its windows differ, and do not count.
+        A plan that goes on after a pause, as for a checkpoint, is as steady as it was.
         """
-        self._plan, self._from_s = plan, at_s if self._judged is None else at_s + self._settings.settle_s
+        self._plan, self._from_s = plan, at_s + self._settings.settle_s
         self._tallies, self._ps, self._opened_s = {}, {}, None
         if plan is None or plan == self._judged:
             return
