@@ -20,11 +20,8 @@ and `allreduce` have all that they rest on.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -33,7 +30,7 @@ from typing import TYPE_CHECKING
 import dd_auto
 import dd_in_turn
 from allreduce import BATCH, CORES, LIMIT_S, ended, read_steps, started, submit, until
-from lengths import parsed
+from lengths import parsed, print_figures
 
 from dlrover_nb.core.connect import connect
 from dlrover_nb.core.structs.job.solution_names import SolutionName
@@ -59,13 +56,12 @@ def main() -> None:
     parser.add_argument("--program-rounds", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=24.0, help="of each run of a user's program")
     args = parsed(parser, rounds=3, auto_rounds=3, program_rounds=3)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` ends jobs
     with tempfile.TemporaryDirectory(prefix="dd-") as name:
         os.environ["HOME"], os.environ["XDG_STATE_HOME"] = name, f"{name}/state"
         measured = in_turn(args.rounds, Path(name)) if args.rounds else {}
         measured |= dd_auto.measured(args.auto_rounds) if args.auto_rounds else {}
         measured |= programs(Path(name), args.program_rounds, args.seconds) if args.program_rounds else {}
-    print(json.dumps(measured))
+    print_figures("dd", measured)
 
 
 def in_turn(n_round: int, home: Path) -> dict[str, object]:

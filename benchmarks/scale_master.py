@@ -142,10 +142,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="that are measured")
     parser.add_argument("--warm-up", type=float, default=15.0, help="seconds before them")
     options = parsed(parser, seconds=60.0, warm_up=60.0)
-    found = measure(options.workers, options.warm_up, options.seconds)
-    for name, value in found.items():
+    figures = measure(options.workers, options.warm_up, options.seconds)
+    for name, value in figures.items():
         print(f"  {name:20} {value}")
-    print_figures("scale_master", found)
+    print_figures("scale_master", figures)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from support.cases import for_each
 ROOT = Path(__file__).parents[2]
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "benchmarks").glob("*.py"))}
 PAGE = (ROOT / "docs/reference/benchmarks.md").read_text()
-OTHER_LINE = {"dd", "lab", "notebook", "qore"}  # print a line of JSON of their own
+OTHER_LINE = {"lab", "notebook", "qore"}  # print a line of JSON of their own
 
 
 def source(stem):
