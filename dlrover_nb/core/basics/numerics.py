@@ -1,4 +1,4 @@
-"""Numerical functions that decisions use; those of scipy are imported at their first call.
+"""Numerical functions that decisions use; the libraries behind them are imported at their first call.
 
 scipy is a third of the time that a master's process takes to start, and nothing of it is needed before a job
 has trained for a while. So modules that a master imports take these functions from here. The first call takes
@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
     Matrices of a fit are small: with more threads each of them waits for the others most of its time, and a
     lab took three times the CPU time for the same result.
     """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - see the module
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - a lab alone needs it
 
     with threadpool_limits(1, user_api="blas"):
         yield

@@ -7,11 +7,10 @@ the whole beyond `MOST_S`, since the peers of a synchronous job wait meanwhile. 
 rows; both of its numbers are at least zero, since a fixed part below zero would promise a gain for ever
 smaller batches.
 
-A quota, or a neighbour, stops a node at moments that have nothing to do with the size that is computed then:
-by the clock alone a fixed part of 3 ms was measured as 15. So a mini-batch counts as what it takes alone, or
-as long as its processor time takes at the share of a processor that the node had over all sizes, if that is
-longer (`times_at_share`). What a device does while the processor waits for it hides in that time, as it does
-in training.
+A quota, or a neighbour, stops a node at moments that have nothing to do with the size that is computed then.
+So a mini-batch counts as what it takes alone, or as long as its processor time takes at the share of a
+processor that the node had over all sizes, if that is longer (`times_at_share`). What a device does while the
+processor waits for it hides in that time, as it does in training.
 
 Memory is counted and not tried: what autograd keeps of a mini-batch for the backward pass, by its rows.
 Trying larger ones until a limit is hit was rejected: the kernel ends the process there.
