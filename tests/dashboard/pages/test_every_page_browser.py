@@ -49,15 +49,15 @@ def dashboard(tmp_path_factory):
     closed(team)
 
 
-def told(found):
-    return "\n".join(str(fault) for fault in found)
+def listed(problems):
+    return "\n".join(str(fault) for fault in problems)
 
 
 @pytest.mark.parametrize("name", [page.path for page in PAGES] + ["no-such-page"])
 def test_a_page(name, dashboard, page, axe):
     page.goto(dashboard.url + ADDRESSES.get(name, name))
     page.get_by_role("heading", level=1).wait_for()
-    assert not (found := list(faults(page, axe, name))), told(found)
+    assert not (problems := list(faults(page, axe, name))), listed(problems)
 
 
 @pytest.mark.parametrize("job", [JOBS["with a proposal"], JOBS["in auto mode"]])
@@ -66,28 +66,28 @@ def test_the_page_to_answer_a_proposal(job, dashboard, page, axe):
     proposal = dashboard.team.clusters["sim"].core.job(job).snapshot().proposals[-1]
     page.goto(f"{dashboard.url}approve/sim~{job}~{proposal.id}")
     page.get_by_role("heading", level=1).wait_for()
-    assert not (found := list(faults(page, axe, f"approve {job}"))), told(found)
+    assert not (problems := list(faults(page, axe, f"approve {job}"))), listed(problems)
 
 
 def test_the_page_to_sign_in_also_after_a_wrong_password(dashboard, page, axe, tmp_path):
     with with_people(dashboard.team, tmp_path) as guarded:
         page.goto(guarded.url)
         page.get_by_label("Password").wait_for()
-        found = list(faults(page, axe, "sign-in"))
+        problems = list(faults(page, axe, "sign-in"))
         page.get_by_label("Name").fill("ada")
         page.get_by_label("Password").fill("another password")
         page.get_by_role("button").first.click()
         page.get_by_role("alert").first.wait_for()
-        found += faults(page, axe, "sign-in after a wrong password")
-    assert not found, told(found)
+        problems += faults(page, axe, "sign-in after a wrong password")
+    assert not problems, listed(problems)
 
 
 @pytest.mark.parametrize("kind", JOBS)
 def test_the_page_of_a_job(kind, dashboard, page, axe):
     frame = opened(dashboard, page, JOBS[kind])
-    found = list(faults(page, axe, kind))
-    found += faults(page, axe, f"live view of a job {kind}", part=".dlrover-live", frame=frame)
-    assert not found, told(found)
+    problems = list(faults(page, axe, kind))
+    problems += faults(page, axe, f"live view of a job {kind}", part=".dlrover-live", frame=frame)
+    assert not problems, listed(problems)
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -95,8 +95,8 @@ def test_a_tab_of_the_live_view(tab, dashboard, page, axe):
     frame = opened(dashboard, page, "ads-ctr")
     frame.get_by_role("button", name=tab, exact=True).click()
     frame.wait_for_function(IS_OPEN)
-    found = list(faults(page, axe, tab, part=".dlrover-live", frame=frame))
-    assert not found, told(found)
+    problems = list(faults(page, axe, tab, part=".dlrover-live", frame=frame))
+    assert not problems, listed(problems)
 
 
 def opened(dashboard, page, job):

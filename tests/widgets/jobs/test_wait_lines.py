@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@for_each(("waited_s", "told"), [(0.4, "0 s"), (12.9, "12 s"), (60, "1 min 0 s"), (7325, "2 h 2 min")])
-def test_a_line_says_what_is_waited_for_and_how_long(waited_s: float, told: str, words) -> None:
-    assert text_of("first steps: 1 of 2 nodes up", waited_s) == words
+@for_each(("waited_s", "duration"), [(0.4, "0 s"), (12.9, "12 s"), (60, "1 min 0 s"), (7325, "2 h 2 min")])
+def test_a_line_says_what_is_waited_for_and_how_long(waited_s: float, duration: str, words) -> None:
+    text = text_of("first steps: 1 of 2 nodes up", waited_s)
+    assert text == words
+    assert duration in text
 
 
 def test_a_terminal_shows_one_line_and_is_clean_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.runtime.kernel_world import every_kernel, needs_c  # noqa: F401
+from support.runtime.kernel_world import every_kernel, needs_c  # noqa: F401 - repeats tests on each kernel
 
 from dlrover_nb.core.errors import InvalidValueError
 from dlrover_nb.core.runtime import kernels
@@ -151,7 +151,7 @@ def test_corrections_are_those_of_adam_for_any_count(beta1, beta2, count):
     assert root == pytest.approx((1 - beta2**count) ** -0.5, rel=1e-6)
 
 
-def test_the_environment_chooses_the_kernel(monkeypatch, every_kernel, error_words):  # noqa: F811
+def test_the_environment_chooses_the_kernel(monkeypatch, every_kernel, error_words):  # noqa: F811 - the fixture
     assert every_kernel == kernel().NAME
     monkeypatch.delenv(kernels.VARIABLE)
     assert ("numpy" if compiled.flaw() else "c") == kernel().NAME
