@@ -53,6 +53,27 @@ def training_held_at(n_row: int) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def training_slowed_from(n_row: int, *, every_s: float = 1.0) -> Iterator[None]:
+    """Grant a shard to train only every `every_s` seconds once `n_row` rows are done.
+
+    For deterministic jobs, which could not change their plan while training is held: pauses there begin when a
+    step is complete, and a step that is held never is.
+    """
+    grant, last_s = ShardLedger.grant, -math.inf
+
+    def slowed(ledger: ShardLedger, owner: str, **most: int | None) -> Shard | None:
+        nonlocal last_s
+        if ledger.split.purpose is Purpose.TRAIN and ledger.counts().n_sample_done >= n_row:
+            if time.monotonic() < last_s + every_s:
+                return None
+            last_s = time.monotonic()
+        return grant(ledger, owner, **most)
+
+    with mock.patch.object(ShardLedger, "grant", slowed):
+        yield
+
+
 class TcpBackend(LocalBackend):
     """Processes that talk over TCP, as between hosts."""
 

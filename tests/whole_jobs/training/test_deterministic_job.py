@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support.driver.real_job import Job, plan, training_held_at
+from support.driver.real_job import Job, plan, training_slowed_from
 from support.runtime.trained_parameters import parameters_in
 from torch import nn
 
@@ -57,7 +57,7 @@ def test_kills_moves_and_checkpoints_change_no_bit(
 ) -> None:
     job = start(plan=plan(2, 1), checkpoint_every_s=0.5, migration=migration, **CENSUS)
     n_row = job.features.n_train
-    with training_held_at(2 * n_row):
+    with training_slowed_from(2 * n_row):
         job.until(lambda now: now.running and now.train.n_sample_done > n_row // 4)
         killed = job.kill(Role.WORKER)
         job.until(lambda now: job.story_has(f"{killed} was lost") and now.train.n_sample_done > n_row // 2)

@@ -7,6 +7,7 @@ from support.master.master_world import World, features, in_place, plan, spec, t
 
 from dlrover_nb.core.master.own.state.state import Stage
 from dlrover_nb.core.structs.job.job import JobPhase
+from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.training.shards import Lease, Purpose
 from dlrover_nb.core.structs.views.events import PhaseChanged, PlanFailed
@@ -200,6 +201,22 @@ def test_a_change_of_plan_that_waited_in_vain_says_for_what(words) -> None:
     assert isinstance(failed, PlanFailed)
     assert failed.why == words
     assert world.master.running == plan()
+
+
+def test_a_change_of_plan_that_no_step_made_way_for_says_so(words) -> None:
+    size = spec().batch_size
+    fixed = spec(plan(2, 1), sync=Sync.BSP, deterministic=True, global_batch=2 * size)
+    world = World(fixed, features(3000))
+    ledger, _ = world.master.ledgers
+    world.run_until(lambda: in_place(world, plan(2, 1)) and ledger.leases("worker-1"))
+    quiet(world, 10, "worker-1")
+    assert ledger.done_in_step
+    world.do(world.master.set_target(plan(2, 2), world.at_s))
+    world.hello("ps-1")
+    quiet(world, 130, "worker-1")
+    assert [e.why for e in world.told(PlanFailed) if isinstance(e, PlanFailed)] == [words]
+    world.run_to_end()
+    assert world.master.phase is JobPhase.SUCCEEDED
 
 
 @pytest.mark.more
