@@ -353,8 +353,8 @@ def _why_stuck(state: JobState) -> str:
     nodes = [node for node in state.roster.nodes if node.waits_for]
     if state.waits_for_step:
         return (
-            f"it begins between two steps, and no step was complete within {PLAN_LIMIT_S:g} s; choose it again "
-            "once steps go on, or set a smaller global_batch"
+            f"it begins between two steps, and no step was complete within {PLAN_LIMIT_S:g} s; choose it "
+            "again once steps go on, or set a smaller global_batch"
         )
     if nodes and all(node.waits_for == ROOM for node in nodes):
         return f"no room was found within {PLAN_LIMIT_S:g} s: it {_needs(nodes)}; choose a smaller plan"
