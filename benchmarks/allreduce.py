@@ -5,9 +5,9 @@ speed      samples/s of 2 processes of an elastic job (its master, shards and re
 pause      2 -> 3 -> 2 members: longest time between two steps of a process that stays, less its usual step
 recovery   kill -9 of one of 3 members until the others have trained a step, and until a successor has
            joined; beside torchrun, which restarts all processes (`--max-restarts`), until their first step;
-           null: they have not found each other within a minute; with `--whole` alone
+           null: they have not found each other within a minute; only with `--whole`
 rows       trained by the job with all these changes, as its ledger counts them, against rows times passes
-quality    loss on held-out rows of that job, and of torch DDP with 2 members all the time
+quality    loss on held-out rows of that job, and with `--whole` of torch DDP with 2 members all the time
 
     python benchmarks/allreduce.py [--rounds 5] [--seconds 6]
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import math
 import os
 import signal
 import socket
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from dlrover_nb.core.client.handle import JobHandle
 
 SCRIPT = Path(__file__).with_name("allreduce_train.py")
-BATCH, N_ROW, N_EPOCH = 512, 400_000, 8
+BATCH, N_ROW, N_EPOCH = 512, 400_000, 6
 CORES = 8.0  # offered, so that no process is held back by its plan
 T = TypeVar("T")
 N_FIELD = 5  # of a step's line
@@ -67,8 +68,8 @@ def main() -> None:
         try:
             figures = speeds(cluster, home, args.rounds, args.seconds)
             parts: tuple[Callable[[Path], dict[str, object]], ...]
-            parts = partial(changes, cluster), fixed_quality
-            parts += (torchrun_recovery,) if args.whole else ()
+            parts = (partial(changes, cluster),)
+            parts += (fixed_quality, torchrun_recovery) if args.whole else ()
             for part in parts:
                 sys.stderr.write(f"{figures}\n")
                 figures |= part(home)
@@ -183,23 +184,26 @@ def change(handle: JobHandle, folder: Path, n_member: int) -> float:
 
 def kill_one(folder: Path) -> tuple[float, float, float]:
     """Kill a member; return when, when the others trained again, and when there were three again."""
-    living = [pid for pid in read_steps(folder) if psutil.pid_exists(pid)]
+    before = set(read_steps(folder))
+    living = [pid for pid in before if psutil.pid_exists(pid)]
     time.sleep(STEADY_S)  # all of them train
     os.kill(living[-1], signal.SIGKILL)
     killed_s = time.monotonic()
     others = living[:-1]
 
-    def again(size: int) -> float | None:
-        for pid, steps in read_steps(folder).items():
-            if size == 2 and pid not in others:
-                continue
-            late = [step[0] for step in steps if step[0] > killed_s + 0.05 and step[3] == size]
-            if late:
-                return late[0]
-        return None
+    def joined() -> float | None:
+        """Return when a successor trained first."""
+        return min((s[0][0] for pid, s in read_steps(folder).items() if pid not in before), default=None)
 
-    others_s = until(lambda: again(2), "the others")
-    joined_s = until(lambda: again(3), "a successor")
+    def again() -> float | None:
+        """Return when the others trained first, alone or with a successor that was as quick."""
+        steps = read_steps(folder)
+        with_it_s = joined() or math.inf
+        late = [step for pid in others for step in steps[pid] if step[0] > killed_s + 0.05]
+        return min((step[0] for step in late if step[3] == len(others) or step[0] >= with_it_s), default=None)
+
+    others_s = until(again, "the others")
+    joined_s = until(joined, "a successor")
     return killed_s, others_s, joined_s
 
 

@@ -101,9 +101,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ps", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument(
-        "--overlap", action="store_true", help="messages travel while the next step is computed"
-    )
     parser.add_argument("--kernel", default=kernel().NAME, choices=("numpy", "c"), help="ours and the peers'")
     parser.add_argument("--exact-steps", type=int, help="0: do not compare losses first")
     parser.add_argument("--tcp", action="store_true", help="also over TCP, as between hosts")
@@ -167,6 +164,7 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
     python = sys.executable
     results = {
         "ours": ours(run),
+        "in_turn": ours(replace(run, overlap=False)),
         **({"frames": ours(replace(run, carrier="frames"))} if options.whole else {}),
         **{carrier: ours(replace(run, carrier=carrier)) for carrier in TCP if options.tcp},
         "hogwild": script(python, run, scripts / "hogwild.py", *seconds, *workers, *limit, site=site),
@@ -183,9 +181,7 @@ def one_round(run: Run, options: argparse.Namespace) -> dict[str, dict[str, Any]
 
 def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
     exact = assert_same_losses(run.model, run.n_ps, options)
-    print(
-        f"\n{run.model}, {run.n_worker} workers, {run.n_ps} PS{', overlap' if run.overlap else ''}: {exact}"
-    )
+    print(f"\n{run.model}, {run.n_worker} workers, {run.n_ps} PS: {exact}")
     rounds = []
     for number in range(options.rounds):
         rounds.append(one_round(run, options))
@@ -196,7 +192,6 @@ def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         "workers": run.n_worker,
         "threads": run.n_thread,
         "ps": run.n_ps,
-        "overlap": run.overlap,
         "own_model": run.own_model,
         "kernel": options.kernel,
         "seconds": run.seconds,
@@ -206,9 +201,12 @@ def measure(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         summary[f"{name}_samples_per_s"] = statistics.median(r[name]["samples_s"] for r in rounds)
         summary[f"{name}_cpu_ms_per_step"] = statistics.median(r[name]["cpu_ms_per_step"] for r in rounds)
         if name != "ours":
-            summary[f"over_{name}"] = ratio(rounds, "ours", name)
+            ratios = [r["ours"]["samples_s"] / r[name]["samples_s"] for r in rounds]
+            summary[f"over_{name}"] = round(statistics.median(ratios), 3)
+            summary[f"lowest_over_{name}"] = round(min(ratios), 3)
             cost = (r[name]["cpu_ms_per_step"] / r["ours"]["cpu_ms_per_step"] for r in rounds)
             summary[f"cpu_of_{name}"] = round(statistics.median(cost), 3)
+    summary["in_turn_over_hogwild"] = ratio(rounds, "in_turn", "hogwild")
     for other in TCP[1:] if options.tcp else ():
         summary[f"tcp_over_{other}"] = ratio(rounds, "tcp", other)
     return summary
@@ -221,13 +219,13 @@ def ratio(rounds: list[dict[str, dict[str, Any]]], one: str, other: str) -> floa
 
 def lowest(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the lowest ratio of each model and peer, also those that were not measured."""
-    wanted = product(MODELS, ("hogwild", "single", "torch_rpc", "tf_ps"), ("over", "cpu_of"))
-    found: dict[str, Any] = {}
-    for model, peer, kind in wanted:
-        key = f"{kind}_{peer}"
+    peers = product(("over", "lowest_over", "cpu_of"), ("hogwild", "single", "torch_rpc", "tf_ps"))
+    keys = [*(f"{kind}_{peer}" for kind, peer in peers), "in_turn_over_hogwild"]
+    figures: dict[str, Any] = {}
+    for model, key in product(MODELS, keys):
         ratios = [run[key] for run in runs if run["model"] == model and key in run]
-        found[key + ("" if model == "wide_deep" else f"_{model}")] = min(ratios, default=NOT_MEASURED)
-    return found
+        figures[key + ("" if model == "wide_deep" else f"_{model}")] = min(ratios, default=NOT_MEASURED)
+    return figures
 
 
 def measured(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
@@ -238,7 +236,7 @@ def measured(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
             n_worker,
             n_ps,
             options.seconds,
-            overlap=options.overlap,
+            overlap=True,
             own_model=options.own_model,
             n_thread=max(1, (os.cpu_count() or 1) // n_worker),
         )
