@@ -23,7 +23,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SPEED = 3.0  # seconds simulated in a second: as many as one process keeps up with for a thousand jobs
+JOB_SECONDS = 1500.0  # of all jobs together that are simulated in a second: one process keeps up with them
 
 
 class Server(ThreadingMixIn, WSGIServer):
@@ -38,7 +38,7 @@ class Quiet(WSGIRequestHandler):
 
 def main(n_job: int) -> None:
     machines = max(n_job // 12, 2)
-    cluster = connect("sim", machines=machines, speed=SPEED)
+    cluster = connect("sim", machines=machines, speed=JOB_SECONDS / n_job)
     access = secrets.token_hex(16)
     services: dict[str, MasterService] = {}
     for i in range(n_job):
@@ -47,8 +47,9 @@ def main(n_job: int) -> None:
         service.serve(cluster.submit(spec).link)  # type: ignore[arg-type]
 
     def application(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/jobs":
-            body = json.dumps([ANSWERS.pack(each).hex() for each in cluster.live_jobs()]).encode()
+        lists = {"/live": cluster.live_jobs, "/jobs": cluster.jobs}
+        if (summaries := lists.get(environ["PATH_INFO"])) is not None:
+            body = json.dumps([ANSWERS.pack(each).hex() for each in summaries()]).encode()
             start("200 OK", [("Content-Length", str(len(body)))])
             return [body]
         return services[environ["HTTP_X_JOB"]](environ, start)

@@ -15,7 +15,9 @@ returns             how often a job in auto mode went back to a plan that it had
 slower_than_begun   jobs in auto mode, begun on the best plan, that ended on one slower by more than 3 %
 cpu_ms_per_step     processor time of an iteration of a worker, by condition: it hardly changes
 
-    python benchmarks/busy_host.py [--whole]
+By default only the first two, in a minute: a walk through the plans takes five.
+
+    python benchmarks/busy_host.py [--conditions quiet] [--blocks 1] [--whole]
 """
 
 from __future__ import annotations
@@ -58,7 +60,6 @@ WALK = ((1, 1), (2, 1), (3, 1), (3, 2), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1), 
 BEST = (3, 1)  # of a quiet host, as the walk finds
 ON_S = OFF_S = 15.0  # of the alternating load; no multiple of a plan's time
 LONG_S = 600.0
-BLOCKS = 6  # pairs of a quiet and a loaded one
 BLOCK_S, SETTLE_S = 12.0, 3.0  # what is measured of each, and left out before
 SPIN = "import os,sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
@@ -151,12 +152,12 @@ def walked(cluster: Cluster, condition: str, hold_s: float) -> Run:
         return _end(handle, condition)
 
 
-def beside_load(cluster: Cluster) -> dict[str, Any]:
+def beside_load(cluster: Cluster, n_block: int) -> dict[str, Any]:
     """Compare a quiet host with a loaded one in turn, as the speed of machines changes by the minute."""
     handle = cluster.submit(job("beside", BEST, Mode.MANUAL))
     until(handle, lambda s: s.fit is not None)
     blocks: dict[str, list[tuple[float, float]]] = {"quiet": [], "constant": []}
-    for _ in range(BLOCKS):
+    for _ in range(n_block):
         for condition, of_condition in blocks.items():
             with load(condition):
                 of_condition.append(block(handle))
@@ -246,13 +247,13 @@ def figures_of_auto(runs: Sequence[Run], walks: Sequence[Run]) -> dict[str, Any]
     return figures
 
 
-def measured(hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[str, Any]:
+def measured(n_block: int, hold_s: float, auto_s: float, conditions: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="dl") as home:
         for name in ("STATE", "DATA", "CONFIG"):
             os.environ[f"XDG_{name}_HOME"] = f"{home}/{name.lower()}"
         cluster = connect("local", cpus=3.0)
         try:
-            beside = beside_load(cluster)
+            beside = beside_load(cluster, n_block)
             walks = [walked(cluster, condition, hold_s) for condition in conditions]
             autos = [
                 steered(cluster, condition, begin, auto_s)
@@ -280,9 +281,11 @@ def main() -> None:
         "--hold-s", type=float, default=12.0, help="how long a plan runs besides its measurement"
     )
     parser.add_argument("--auto-s", type=float, default=0.0, help="of each job in auto mode; 0: none")
-    parser.add_argument("--conditions", nargs="*", default=CONDITIONS[:1], choices=CONDITIONS)
-    given = parsed(parser, auto_s=150.0, conditions=CONDITIONS)
-    print_figures("busy_host", measured(given.hold_s, given.auto_s, given.conditions))
+    parser.add_argument("--conditions", nargs="*", default=(), choices=CONDITIONS, help="of plans")
+    parser.add_argument("--blocks", type=int, default=1, help="pairs of a quiet and a loaded time")
+    options = parsed(parser, auto_s=150.0, conditions=CONDITIONS, blocks=6)
+    figures = measured(options.blocks, options.hold_s, options.auto_s, options.conditions)
+    print_figures("busy_host", figures)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--times", type=int, default=1, help="jobs for each median")
-    parser.add_argument("--epochs", type=int, default=1, help="passes of each job")
-    options = parsed(parser, times=3, epochs=2)
+    parser.add_argument("--epochs", type=int, default=2, help="passes of each job")
+    options = parsed(parser, times=3)
     print_figures("gathering", figures(options.times, options.epochs))
 
 

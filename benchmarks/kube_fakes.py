@@ -439,8 +439,8 @@ def _follow_all(backends: Mapping[str, Any], apis: Iterable[Any], words: list[st
 
 
 def _all_run(backend: Any) -> bool:
-    seen = [pod["status"].get("phase") for pod in backend._mirror.items().values()]  # noqa: SLF001 - as it sees them
-    return seen == ["Running"] * (N_PS + N_WORKER)
+    pods = backend._informer.items().values()  # noqa: SLF001 - as the backend sees them
+    return [pod["status"].get("phase") for pod in pods] == ["Running"] * (N_PS + N_WORKER)
 
 
 def _say(**word: Any) -> None:

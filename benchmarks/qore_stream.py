@@ -242,8 +242,9 @@ def _load(world: SimulatedWorld) -> float:
     """Return U of the cluster."""
     c = world.cluster
     loads = []
-    for (cpu, mib), free_cpu, free_mib in zip(c.machines, c.free_cpu, c.free_mib, strict=True):
-        loads.append(host_load(1 - float(free_cpu) * 0.01 / cpu, 1 - float(free_mib) / mib))
+    for machine, free_cpu, free_mib in zip(c.machines, c.free_cpu, c.free_mib, strict=True):
+        cpu_load = 1 - float(free_cpu) * 0.01 / machine.cpu
+        loads.append(host_load(cpu_load, 1 - float(free_mib) / machine.memory_mib))
     return utilisation(loads)
 
 
@@ -294,8 +295,11 @@ class _Cluster:
     def capacity(self) -> Capacity:
         return self._world.cluster.capacity
 
+    def jobs(self) -> tuple[JobSummary, ...]:
+        return tuple(run.summary(self._world.now_s) for run in self._runs.values())
+
     def live_jobs(self) -> tuple[JobSummary, ...]:
-        return tuple(run.summary(self._world.now_s) for run in self._runs.values() if not run.phase.is_final)
+        return tuple(job for job in self.jobs() if not job.phase.is_final)
 
     def job(self, name: str) -> _Handle:
         return _Handle(self._runs[name], self._told)

@@ -1,13 +1,13 @@
 """Error of the form of T_iter for ring all-reduce beside the forms for PS, on plans not shown to the fit.
 
 gpus    three jobs of the Pollux testbed (AWS T4 GPUs, torch DDP), 1 to 16 nodes of one GPU, several batches
-here    one elastic job of this machine, 1 to 4 processes of two sizes, three batches
+here    elastic jobs of this machine, 1 to 4 processes of two sizes, two batches (three with `--whole`)
 
 Two protocols, RMSLE of throughput on plans not shown: `12probes`, 12 random plans, over seeded draws; and
 `extrapolate`, plans with the fewest workers are shown (up to half of the numbers tried), all larger ones are
 predicted. Coverage is the share of those plans inside the 90 % band of the ring's fit.
 
-    python benchmarks/ring.py [--shared ../shared --draws 20 --seconds 3]
+    python benchmarks/ring.py [--shared ../shared --draws 3 --seconds 1.5 --batches 128 2048 --whole]
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,18 +48,19 @@ if TYPE_CHECKING:
 
 AXES = ["workers", "ps", "worker_cpu", "ps_cpu"]
 PROTOCOLS = ("12probes", "extrapolate")
-N_PROBE, SETTLE_S = 12, 1.0
-WORKERS, CORES, BATCHES = (1, 2, 3, 4), (0.25, 0.5), (128, 512, 2048)
+N_PROBE, SETTLE_S = 12, 0.5
+WORKERS, CORES = (1, 2, 3, 4), (0.25, 0.5)
 
 
 def main() -> None:
     """Measure, fit, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    args = parsed(parser, draws=20)
-    jobs = {**gpu_jobs(args.shared), "here": measured_here(args.seconds)}
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--batches", type=int, nargs="+", default=[128, 2048])
+    args = parsed(parser, draws=20, seconds=3.0, batches=[128, 512, 2048])
+    jobs = {**gpu_jobs(args.shared), "here": measured_here(args.seconds, args.batches)}
     found = {job: compared(samples, args.draws) for job, samples in jobs.items()}
     for job, figures in found.items():
         print(f"{job:<10}{len(jobs[job]):>4} plans  {figures}")
@@ -92,7 +93,7 @@ def samples(rows: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def measured_here(seconds: float) -> pd.DataFrame:
+def measured_here(seconds: float, batches: Sequence[int]) -> pd.DataFrame:
     """Return the speeds of elastic jobs of this machine."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="ring-") as home:
@@ -100,7 +101,7 @@ def measured_here(seconds: float) -> pd.DataFrame:
         cluster = connect("local", cpus=8.0)
         try:
             for cpu in CORES:
-                for batch in BATCHES:
+                for batch in batches:
                     rows += speeds(cluster, Path(home), cpu, batch, seconds)
         finally:
             cluster.shutdown(force=True)

@@ -1,8 +1,9 @@
-"""A simulated day: a hundred jobs, each under its own controller in auto mode, on a thousand machines.
+"""A simulated day of jobs, each under its own controller in auto mode, on a thousand machines.
 
-`policies.py --whole` runs it last. Alone it prints its figures as JSON.
+`policies.py --whole` runs it last. Alone it prints its figures as JSON, of thirty jobs; with `--whole`, of a
+hundred.
 
-    python benchmarks/simulated_day.py
+    python benchmarks/simulated_day.py [--jobs 30] [--whole]
 """
 
 from __future__ import annotations
@@ -73,8 +74,10 @@ def run_day(world: SimulatedWorld, settings: ControllerSettings) -> dict[str, fl
 
 
 def main() -> None:
-    parsed(argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]))
-    print_figures("simulated_day", day(100, ControllerSettings(memory_check_s=1200.0), None, 0))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=30)
+    options = parsed(parser, jobs=100)
+    print_figures("simulated_day", day(options.jobs, ControllerSettings(memory_check_s=1200.0), None, 0))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def _quarters(values: list[float]) -> list[float]:
 
 def week(burst_s: int, n_worker: int) -> dict[str, object]:
     """Return the figures of the simulated week, from a process of its own: its memory is measured."""
-    command = [sys.executable, str(WEEK), "--burst-s", str(burst_s), "--workers", str(n_worker)]
+    command = [sys.executable, str(WEEK), "--burst-s", str(burst_s), "--workers", str(n_worker), "--whole"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = ""

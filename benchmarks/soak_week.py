@@ -1,4 +1,4 @@
-"""A simulated week of 1,000 workers: size of its records, time of a restart, memory of its master, by day.
+"""A simulated week of 1,000 workers: its records, time of a restart, memory of its master, by day.
 
 The records are those of every master (`RecordedController`), the reports those of `journal.py`. A week of one
 report a second and node would be 630 million events; here nodes report for `--burst-s` seconds each three
@@ -9,7 +9,7 @@ is applied and goes back: what is kept for each node that ever was would show as
 at each day's end is that of a real master, in a process of its own: what a second master leaves in the heap
 is not the growth of the one that is measured.
 
-    python benchmarks/soak_week.py [--workers 1000 --days 7 --burst-s 15]
+    python benchmarks/soak_week.py [--workers 1000 --days 3 --burst-s 15] [--whole]
 
 The last line is JSON: `journal_mb` is the largest of the week, `replay_s` the slowest restart of one at each
 day's end, `master_rss_growth_mib` the growth from the end of the second day to that of the last.
@@ -175,9 +175,9 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--days", type=int, default=3)
     parser.add_argument("--burst-s", type=int, default=15, help="of reports in each three hours")
-    options = parsed(parser)
+    options = parsed(parser, days=7)
     ends: list[Day] = []
     with tempfile.TemporaryDirectory(prefix="dlr-week-") as name:
         for day, written in days(options.workers, options.days, options.burst_s, Path(name, "run")):
