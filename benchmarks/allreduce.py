@@ -135,8 +135,9 @@ def cpu_ms(folder: Path) -> float:
 
 
 def ended(folder: Path, seconds: float) -> list[int]:
-    """Return the processes that have trained for so long."""
-    return [pid for pid, s in read_steps(folder).items() if len(s) > 1 and s[-1][0] - s[0][0] > seconds]
+    """Return the processes that have trained for so long, and beyond the first steps."""
+    steps = read_steps(folder).items()
+    return [pid for pid, s in steps if len(s) > WARM_STEPS + 1 and s[-1][0] - s[0][0] > seconds]
 
 
 # changes

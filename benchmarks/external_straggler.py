@@ -3,7 +3,7 @@
 ring     three members of an elastic all-reduce job, which wait for each other at each step
 async    three workers of a program in TensorFlow's style that take shards from the job's master, and one PS
 
-In each, one member gets four times as slow after an eighth of the healthy job's time: its process is ill, not
+In each, one member gets four times as slow after a quarter of the healthy job's time: its process is ill, not
 its task, so one that replaces it is well. A step is a pause as long as its rows, so that other work on the
 machine has little influence, and all jobs run at once. Jobs are real ones of the local cluster in mode
 `auto`, whose plan is pinned: what remains to decide is the answer to the slow member. `jct_over_healthy` is
@@ -72,7 +72,7 @@ def main() -> None:
     args = parsed(parser, seconds=240.0, window=20.0)
     if args.train:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a program of a user's ends as the job ends it
-        train(args.train[0], int(args.train[1]), ill_after_s=args.seconds / 8 if args.ill else math.inf)
+        train(args.train[0], int(args.train[1]), ill_after_s=args.seconds / 4 if args.ill else math.inf)
         return
     figures = measured(args)
     worst = max(each["jct_over_healthy"] for each in figures.values())
