@@ -224,5 +224,5 @@ def test_annotations_stay_in_what_kubernetes_takes(decision: Any) -> None:
 def test_a_job_that_no_pod_could_be_told_is_refused() -> None:
     data = replace(JOB.data, categorical=tuple(f"column_{i}" for i in range(10_000)))
     for exporter in map(EXPORTERS.__getitem__, WRITTEN):
-        with pytest.raises(InvalidValueError, match=r"96 KiB .*got 1\d\d KiB"):
+        with pytest.raises(InvalidValueError, match=r"96 KiB.*got 1\d\d KiB"):
             exporter(replace(JOB, data=data), PLAN, TOLD, OPTIONS)
