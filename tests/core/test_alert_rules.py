@@ -142,7 +142,7 @@ def test_sizes_of_workers_are_no_answer_to_a_slow_ps():
 @pytest.mark.parametrize(
     "foreign", [None, ExternalSpec(ExternalRole(("run",)), 100_000, ps=ExternalRole(("run",)))]
 )
-def test_the_alert_follows_what_the_controller_of_a_job_finds(foreign):
+def test_the_alert_follows_what_the_controller_of_a_job_finds(foreign, words):
     """Also that of a job of other programs, whose slow workers its master replaces."""
     job = SlowJob(foreign=foreign)
 
@@ -157,7 +157,7 @@ def test_the_alert_follows_what_the_controller_of_a_job_finds(foreign):
     finding = found(AlertKind.STRAGGLER, now())
     assert finding.is_bad
     assert finding.text.startswith("worker-2 (worker) takes ")
-    assert finding.text.endswith("(restart worker-2) waits for an answer")
+    assert finding.text == words
     job.slow = {}
     job.run(70)
     assert found(AlertKind.STRAGGLER, now()).is_good
@@ -294,13 +294,11 @@ def test_a_job_that_waits_for_a_person_alone_says_so_until_somebody_decides():
     assert found(AlertKind.BLOCKED, replace(waits, phase=JobPhase.STOPPED)).is_good
 
 
-def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is():
+def test_an_action_against_a_straggler_that_waits_is_told_of_as_a_proposal_is(words):
     late = snapshot(at_s=NOW_S + 10_000, proposals=(), mitigations=(mitigation(),))
     finding = found(AlertKind.PROPOSAL, late)
     assert (finding.is_bad, finding.subject) == (True, "m1")
-    assert finding.text.startswith(
-        "m1 (restart worker-1) has waited 2.8 h for a decision: worker-1 takes 24.0 ms"
-    )
+    assert finding.text == words
     assert found(AlertKind.PROPOSAL, replace(late, mitigations=())).is_good
     both = replace(late, proposals=(proposal("p2"),))
     assert found(AlertKind.PROPOSAL, both).subject == "p2", "it has waited longer"

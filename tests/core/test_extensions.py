@@ -36,11 +36,9 @@ def test_what_a_package_adds_is_found_by_name_and_in_its_group_alone(install):
     assert extensions.find(GROUP, "ours", {"ours": 1}) == 1
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_one(install):
+def test_an_unknown_name_is_refused_with_the_nearest_one(install, error_words):
     install("night_shift", "answer = 42", "night-shift = night_shift:answer")
-    with pytest.raises(
-        InvalidValueError, match="has night-shift, ours, got 'nightshift'; did you mean night-shift"
-    ):
+    with error_words(InvalidValueError):
         extensions.find(GROUP, "nightshift", {"ours": 1})
 
 

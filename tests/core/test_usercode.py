@@ -65,20 +65,18 @@ def test_a_file_that_was_changed_is_never_unpickled(tmp_path):
     packed.write(tmp_path)
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"cos\nsystem\n(S'touch " + os.fsencode(tmp_path / "owned") + b"'\ntR.")
-    with pytest.raises(InvalidValueError, match="is not the code that was submitted"):
+    with pytest.raises(InvalidValueError, match="not the code that"):
         load(packed.code, tmp_path)
     assert not (tmp_path / "owned").exists()
 
 
 def test_a_file_that_is_not_there_says_where_it_should_be(tmp_path):
-    with pytest.raises(NotFoundError, match="need the run folder at the same place"):
+    with pytest.raises(NotFoundError, match="at the same place"):
         load(pack(shifted).code, tmp_path)
 
 
 def test_what_cannot_be_pickled_is_named():
-    with pytest.raises(
-        InvalidValueError, match=r"locked cannot be sent to the nodes: variable 'LOCK': cannot pickle"
-    ):
+    with pytest.raises(InvalidValueError, match=r"locked cannot be sent.*'LOCK'"):
         pack(locked)
 
 
@@ -98,9 +96,9 @@ def test_a_name_that_leads_nowhere_is_refused(code, message):
     "text",
     ["", "json", "a b:c", "pickle:123", f"pickle:{'a' * 64}", "/x/y.py:z", "os:system('x')", "1a:b"],
 )
-def test_what_is_no_name_is_refused(text):
+def test_what_is_no_name_is_refused(text, error_words):
     assert not is_import(text)
-    with pytest.raises(InvalidValueError, match=r"expected code named as package\.module:name"):
+    with error_words(InvalidValueError):
         load(text, None)
 
 

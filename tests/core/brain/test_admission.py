@@ -126,14 +126,14 @@ def test_a_short_job_starts_before_the_first_only_if_it_ends_before_that_one_cou
         assert "old" in found.places["large"].why.partition("after")[2]
 
 
-def test_a_part_of_the_plan_lets_a_job_start():
+def test_a_part_of_the_plan_lets_a_job_start(words):
     job, free = waiting("ads", 4), Capacity((NodeShape(3.0, 65536),))
     half = admit([job], WHOLE, free, [], order="first come", least_share=0.5)
     assert half.admitted["ads"].total_cpu == pytest.approx(3.0)
     assert "starts smaller than the" in half.why["ads"]
     whole = admit([job], WHOLE, free, [], order="first come", least_share=1.0)
     assert whole.places["ads"].place == 1
-    assert "needs at least 5 cores" in whole.places["ads"].why
+    assert whole.places["ads"].why == words
 
 
 def test_nodes_beside_the_plan_need_room_too_and_stay_whole():
@@ -152,10 +152,10 @@ def test_nodes_beside_the_plan_need_room_too_and_stay_whole():
     assert [*found.admitted] == ["a"]
 
 
-def test_a_start_behind_a_job_without_an_end_is_not_guessed():
+def test_a_start_behind_a_job_without_an_end_is_not_guessed(words):
     running = [Holder("old", "ada", 16.0, MIB, None)]
     found = admit([waiting("ads")], WHOLE, Capacity(()), running, order="first come", least_share=1.0)
     assert found.places["ads"].starts_in_s is None
-    assert "do not know when old will end" in found.places["ads"].why
+    assert found.places["ads"].why == words
     never = admit([waiting("ads", 12, 2.0)], WHOLE, Capacity(()), [], order="first come", least_share=1.0)
     assert "needs more machines" in never.places["ads"].why

@@ -132,7 +132,7 @@ def test_the_short_job_gets_the_cores_and_the_long_one_is_told_who_got_them():
     assert found.shares["long"].plan == offers[0].plan
     assert found.shares["short"].why == ""
     assert "Needs 10 more cores" in found.shares["long"].why
-    assert "short gets 10 more cores (12w x 1 + 1p x 1)." in found.shares["long"].why
+    assert "short gets 10 more" in found.shares["long"].why
 
 
 def test_a_job_that_would_miss_its_deadline_goes_first_and_gives_nothing_up_that_it_needs():
@@ -178,7 +178,7 @@ def test_by_priority_the_job_that_matters_more_goes_first():
     assert found.shares["usual"].plan == offers[0].plan
 
 
-def test_a_team_spends_no_more_than_its_ceiling():
+def test_a_team_spends_no_more_than_its_ceiling(words):
     big = (12, 1, 1.0, 1.0)
     offers = [
         offer("a", (2, 1, 1.0, 1.0), big, owner="ada"),
@@ -187,7 +187,7 @@ def test_a_team_spends_no_more_than_its_ceiling():
     found = plan_cluster(offers, ONE, BrainSettings(ceilings={"ada": 0.2}))
     assert found.shares["a"].plan == offers[0].plan
     assert found.shares["b"].plan.worker.count == 12
-    assert "an hour's money of ada" in found.shares["a"].why
+    assert found.shares["a"].why == words
 
 
 @pytest.mark.parametrize("cores", [12, 24, 47])
@@ -235,8 +235,8 @@ def test_an_offer_with_impossible_numbers_is_refused(wrong):
         replace(good, columns=good.columns[:-8])
 
 
-def test_settings_name_what_there_is():
-    with pytest.raises(InvalidValueError, match="has greedy, qore, weighted, got 'magic'"):
+def test_settings_name_what_there_is(error_words):
+    with error_words(InvalidValueError):
         BrainSettings(method="magic")
     with pytest.raises(InvalidValueError, match="fair share"):
         BrainSettings(weight="luck")

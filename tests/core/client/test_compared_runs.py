@@ -79,18 +79,14 @@ def test_a_moment_of_the_database_has_what_was_known_then_and_no_more(
     assert (len(moment.decisions), len(moment.outcomes), moment.target) == (n_decision, n_outcome, plan)
     assert moment.fit_kept == (FIT if at_s >= FIT.at_s else None)
     assert moment.phase == (JobPhase.SUCCEEDED if at_s >= 100 else None)
-    assert "journal of this run is not on this machine" in moment.missing
+    assert "not on this machine" in moment.missing
 
 
-def test_what_happened_is_told_in_its_order():
-    words = [each.words for each in happenings_of(HISTORY)]
-    assert words[0] == "submitted by ada"
-    assert words[1:4] == [
-        "p1 proposed: 2w x 0.5 + 1p x 0.25",
-        "d1: accept p1 by ada",
-        "2w x 0.5 + 1p x 0.25 runs",
-    ]
-    assert words[-1] == "succeeded: done"
+def test_what_happened_is_told_in_its_order(words):
+    happenings = [each.words for each in happenings_of(HISTORY)]
+    assert happenings[0] == "submitted by ada"
+    assert happenings[1:4] == words
+    assert happenings[-1] == "succeeded: done"
 
 
 ACCEPTED = Decision(Verdict.ACCEPT, "ada", 30.0, proposal="m1", id="d2")
@@ -119,6 +115,6 @@ def test_a_moment_of_the_database_has_the_actions_as_they_were_then(at_s, status
     assert (moment.open_mitigation is not None) == (statuses[-1:] == ["pending"])
 
 
-def test_an_action_is_told_as_proposed_unless_a_user_ordered_it_directly():
+def test_an_action_is_told_as_proposed_unless_a_user_ordered_it_directly(words):
     told = [each.words for each in happenings_of(ACTED) if "proposed" in each.words]
-    assert told == ["p1 proposed: 2w x 0.5 + 1p x 0.25", "m1 proposed: restart worker-0"]
+    assert told == [words, "m1 proposed: restart worker-0"]

@@ -100,19 +100,21 @@ def test_the_verb_writes_scores_and_finds_the_job_by_its_name(
         Commands().run(GRAMMAR.parse(["predict", "real", str(rows), "-o", str(out)]))
 
 
-def test_rows_that_do_not_fit_are_refused_with_the_reason(ended: Job, rows: Path) -> None:
+def test_rows_that_do_not_fit_are_refused_with_the_reason(ended: Job, rows: Path, error_words) -> None:
     model, table = load_model(ended.folder), pq.read_table(rows)
-    with pytest.raises(InvalidValueError, match="the rows have no column 'age'; the model needs it"):
+    with error_words(InvalidValueError):
         model.predict(table.drop_columns(["age"]))
-    with pytest.raises(InvalidValueError, match=r"column 'age' must hold numbers .* got 'young' in row"):
+    with error_words(InvalidValueError):
         model.predict(table.set_column(table.column_names.index("age"), "age", [["young"] * N_ROW]))
     with pytest.raises(NotFoundError, match="no data file"):
         model.predict("/nowhere.parquet")
 
 
-def test_a_job_that_is_not_there_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_not_there_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_words
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(NotFoundError, match="no job 'nothing' ran on this machine"):
+    with error_words(NotFoundError):
         load_model("nothing")
 
 
@@ -131,7 +133,7 @@ def test_a_damaged_checkpoint_is_never_predicted_with(ended: Job, tmp_path: Path
     flip_last_bit(part)
     for path in copy.glob("checkpoints/*/manifest.json"):
         path.write_bytes(path.read_bytes().replace(b'"number":', b'"nunber":'))
-    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged: .*; use another checkpoint"):
+    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged.*another checkpoint"):
         load_model(copy)
 
 

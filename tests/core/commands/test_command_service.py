@@ -147,9 +147,9 @@ def test_where_it_must_be_audited_nothing_is_done_that_cannot_be_written_down():
         made(Full(), is_required=True).run(ACCEPT, ADA, FACTS, lambda: pytest.fail("it was carried out"))
 
 
-def test_a_client_whose_disk_is_full_can_still_stop_its_job(caplog):
+def test_a_client_whose_disk_is_full_can_still_stop_its_job(caplog, words):
     assert made(Full()).run(Command(Action.STOP, "ads"), ADA, FACTS, lambda: "stopped") == "stopped"
-    assert "not in the audit: no space left" in caplog.text
+    assert caplog.messages == words
 
 
 def test_a_dear_plan_waits_for_somebody_else(audit, tmp_path, error_words):
@@ -225,7 +225,7 @@ def test_a_stronger_role_may_all_that_a_weaker_one_may(weaker, stronger, action,
 @given(st.sampled_from(Action), roles)
 def test_a_role_holds_in_its_namespace_alone(action, role):
     person = Person("ada", grants=(Grant(role, "team-a"),))
-    assert "no role in namespace team-b" in why_not(person, action, namespace="team-b")
+    assert "in namespace team-b" in why_not(person, action, namespace="team-b")
 
 
 def test_every_action_has_a_right_and_no_role_is_above_what_it_needs_for_ones_own():

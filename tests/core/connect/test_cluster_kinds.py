@@ -25,11 +25,11 @@ def test_the_cluster_around_a_pod_has_no_context():
     assert read_address(kubernetes_address(IN_CLUSTER, "ml"))[2] == {"context": None, "namespace": "ml"}
 
 
-def test_the_nearest_kind_is_named():
+def test_the_nearest_kind_is_named(error_words):
     assert kind_of("k8s").name == "kubernetes"
     with pytest.raises(InvalidValueError, match="did you mean kubernetes"):
         kind_of("kubernets")
-    with pytest.raises(InvalidValueError, match="choose from ray, kubernetes, local, sim"):
+    with error_words(InvalidValueError):
         kind_of("slurm")
 
 
@@ -38,18 +38,18 @@ def test_the_word_kubernetes_alone_is_where_the_kubeconfig_points():
     assert read_address("kubernetes")[0] == "kubernetes"
 
 
-def test_who_forgot_that_jobs_run_without_ray_is_told(monkeypatch, tmp_path):
+def test_who_forgot_that_jobs_run_without_ray_is_told(monkeypatch, tmp_path, error_words):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(head, "running_head", lambda: None)
     with pytest.raises(NotFoundError, match=r"`connect ray` starts one$"):
         connect("ray", start=False)
-    for run, names in (
-        ("z-20261127T201809-334", "job z"),
-        ("ctr-20261129T201809-334", "jobs ctr, z"),
-        ("a-20261128T201809-334", "jobs ctr, a, z"),
-        ("b-20261130T201809-334", "jobs b, ctr, a"),
+    for run in (
+        "z-20261127T201809-334",
+        "ctr-20261129T201809-334",
+        "a-20261128T201809-334",
+        "b-20261130T201809-334",
     ):
         (jobs_folder() / run).mkdir(parents=True)
         (jobs_folder() / run / SUBMISSION).touch()
-        with pytest.raises(NotFoundError, match=f"; {names} started without it: --cluster local goes there"):
+        with error_words(NotFoundError):
             connect("ray", start=False)

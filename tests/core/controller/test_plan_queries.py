@@ -109,7 +109,6 @@ def why(job) -> str:
 
 def test_a_job_that_was_measured_too_little_says_what_it_waits_for(job, words):
     job.train(6)
-    assert "1w x 0.5 + 1p" in why(job)
     assert why(job) == words
     assert "5 in a row" in why(job)
 
@@ -127,7 +126,7 @@ def test_what_stands_against_any_proposal_is_told(job, words):
     assert "mode clicks suggest" in why(job)
     job.decide(Verdict.MODE, mode=Mode.SUGGEST)
     job.decide(Verdict.SCALE, plan=TWO)
-    assert "A change is under way (d3: to 2w x 0.5" in why(job)
+    assert why(job) == words
     job.tell(PhaseChanged(job.at_s, JobPhase.BLOCKED))
     assert why(job) == words
     job.tell(PhaseChanged(job.at_s, JobPhase.SUCCEEDED))
@@ -146,7 +145,7 @@ def test_where_nothing_is_better_the_nearest_flip_and_the_next_best_plan_are_tol
     told = job.controller.queries().explain(None)
     assert told.proposal is None
     assert told.why == words
-    assert (told.runner_up.plan, told.runner_up_why) == (TWO, "It was rejected or failed before.")
+    assert (told.runner_up.plan, told.runner_up_why) == (TWO, words)
     assert [m.plan for m in told.evidence] == [job.spec.plan, TWO]
 
 

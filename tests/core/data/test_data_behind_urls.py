@@ -195,14 +195,14 @@ def test_a_server_has_twenty_seconds_to_connect_and_a_minute_between_two_parts()
 )
 def test_the_limit_that_was_reached_is_named(error: str, words: str) -> None:
     raised = getattr(pytest.importorskip("aiohttp"), error)
-    refusal = pytest.raises(BackendError, match=f"cannot read rows: the server {words}")
+    refusal = pytest.raises(BackendError, match=f"the server {words}")
     with refusal, remote.as_data_error("rows", SECRET):
         raise raised
 
 
-def test_what_is_not_permitted_or_not_there_is_said_without_the_credentials(store: Store) -> None:
+def test_what_is_not_permitted_or_not_there_is_said_without_the_credentials(store: Store, words) -> None:
     text = refused(store.url(f"/private.csv?x={SECRET}"), InvalidValueError)
-    assert "403 (Forbidden); renew the URL" in text
+    assert text == words
     assert "check the URL" in refused(store.url(f"/none.csv?x={SECRET}"), NotFoundError)
     with_user = store.url("/none.csv").replace("://", f"://ada:{SECRET}@")
     refused(with_user, NotFoundError)

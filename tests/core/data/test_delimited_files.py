@@ -201,16 +201,14 @@ def test_a_malformed_file_is_refused_with_its_line(tmp_path: Path, text: Any, me
         make_features(data, MODEL)
 
 
-def test_text_behind_the_sample_in_a_number_column_is_named(tmp_path: Path) -> None:
+def test_text_behind_the_sample_in_a_number_column_is_named(tmp_path: Path, error_words) -> None:
     lines = [f"{i % 2},{i}\n" for i in range(200 * STRIDE)]
     at = 100 * STRIDE - 7
     lines[at] = "1,many\n"
     data = DataSpec(DataFormat.CSV, str(written(tmp_path, "label,price\n" + "".join(lines))))
     reader = ShardReader(data, make_features(data, MODEL))
     reader.read(0, STRIDE)
-    with pytest.raises(
-        InvalidValueError, match=rf"line {at + 2} .*'price' holds numbers .* got 'many'; repair"
-    ):
+    with error_words(InvalidValueError):
         reader.read(at, at + 10)
 
 
@@ -247,7 +245,7 @@ def test_two_separators_that_fit_are_asked_for_and_the_one_that_is_said_is_used(
     tilde = str(written(tmp_path, "label~a\n1~2\n", "tilde.csv"))
     assert tuple(open_source(DataSpec(DataFormat.CSV, tilde, separator="~")).kinds) == ("label", "a")
     for wrong in ("::", "é", "a", '"', "\n"):
-        with pytest.raises(InvalidValueError, match="separator must be one mark"):
+        with error_words(InvalidValueError):
             DataSpec(DataFormat.CSV, path, separator=wrong)
     with error_words(InvalidValueError):
         DataSpec(DataFormat.PARQUET, path, separator=";")

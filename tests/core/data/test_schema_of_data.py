@@ -200,11 +200,11 @@ def test_heads_of_row_groups_are_the_rows_that_lie_there(
         assert rows.column("x").to_pylist() == list(range(start, min(start + 40, start + group, 3000)))
 
 
-def test_a_wrong_label_far_behind_is_found_at_the_submit(tmp_path: Path) -> None:
+def test_a_wrong_label_far_behind_is_found_at_the_submit(tmp_path: Path, error_words) -> None:
     n = 60_000
     path = tmp_path / "rows.csv"
     pd.DataFrame({"label": np.where(np.arange(n) == n - 512, 3, 1), "a": 1.5}).to_csv(path, index=False)
-    with pytest.raises(InvalidValueError, match=f"must hold 0 or 1, got 3.0 in row {n - 512}"):
+    with error_words(InvalidValueError):
         take_data(DataSpec(DataFormat.CSV, str(path)), ModelSpec())
 
 

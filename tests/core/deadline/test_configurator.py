@@ -63,8 +63,8 @@ def test_caution_and_tighter_deadlines_never_take_fewer_workers(configurator):
     assert n_worker(300.0, False) > n_worker(3000.0, False)
 
 
-def test_deadline_that_no_allowed_count_meets_is_refused_with_the_best(configurator):
-    with pytest.raises(CapacityError, match="at best with up to 2 workers"):
+def test_deadline_that_no_allowed_count_meets_is_refused_with_the_best(configurator, error_words):
+    with error_words(CapacityError):
         configurator.configure(FEATURES, DeadlineGoal(1.0, 10**6, max_worker=2), setting=AT, ratio=RATIO)
 
 
@@ -81,7 +81,7 @@ def test_range_of_ratios_must_be_learnt_or_given(configurator):
 
 
 def test_nothing_to_learn_from_is_refused():
-    with pytest.raises(InvalidValueError, match="iter_s needs rows of at least 12 jobs"):
+    with pytest.raises(InvalidValueError, match=r"iter_s needs.*least 12 jobs"):
         learn_configurator(jobs(3, seed=1))
 
 

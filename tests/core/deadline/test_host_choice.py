@@ -136,11 +136,11 @@ def test_what_is_used_beyond_what_is_held_counts_where_all_hosts_are_measured():
     assert wishes([busy, unmeasured], [worker()])["worker-0"].first.key == "a"
 
 
-def test_a_host_on_which_a_node_was_too_slow_comes_last_and_is_named():
+def test_a_host_on_which_a_node_was_too_slow_comes_last_and_is_named(words):
     hosts = [host("a"), host("b", held=0.8)]
     wish = wishes(hosts, [worker(avoid=(("a", "worker-3"),))])["worker-0"]
     assert wish.first.key == "b"
-    assert "worker-3 is too slow on name-a" in wish.why
+    assert wish.why == words
 
 
 def test_a_smaller_node_leaves_the_only_large_host_to_the_larger_one():

@@ -95,12 +95,12 @@ def test_a_tighter_target_never_needs_fewer_samples(values, rule, one, other) ->
         ((0.5, 0.5, 0.5, 0.5), "its log loss has not become better since the first evaluation"),
     ],
 )
-def test_what_is_not_predictable_says_why(values, why) -> None:
+def test_what_is_not_predictable_says_why(values, why, words) -> None:
     rule = EarlyStopping(Metric.LOG_LOSS, patience=9)
     found = forecast(points(values, rule), rule, Extent(len(values) * N_TRAIN, N_TRAIN, N_EPOCH))
     assert found.why_not == why
     assert found.at == found.n_total
-    assert found.words == f"we cannot predict whether it stops before its 12 passes: {why}"
+    assert found.words == words
 
 
 @pytest.mark.parametrize("curve", [CRITEO, IPINYOU])
@@ -114,9 +114,7 @@ def test_targets_on_real_curves_are_predicted_within_a_pass_or_two_from_half_way
     assert found.low <= passes * N_TRAIN <= found.high
 
 
-def test_the_same_evaluations_give_the_same_words() -> None:
+def test_the_same_evaluations_give_the_same_words(words) -> None:
     rule = EarlyStopping(Metric.LOG_LOSS, patience=12, target=0.4709)
     assert told(CRITEO[:5], rule) == told(CRITEO[:5], rule)
-    words = told(CRITEO[:5], rule).words
-    assert words.startswith("will stop after about 9.0 of 12 passes (90 % band 7.0 to 11.0, ")
-    assert words.endswith("by its log loss); last gain 9.7 % of all so far")
+    assert told(CRITEO[:5], rule).words == words

@@ -1,4 +1,4 @@
-"""Every pod of every export meets the standard ``restricted`` of Kubernetes' PodSecurity.
+"""Every pod of every export, and every one that a job makes by itself, meets the standard ``restricted`` of PodSecurity.
 
 A ``host_path`` of the user's own is left as it stands.
 """
@@ -12,10 +12,20 @@ from support.cases import for_each
 from support.jobs.exports import JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, fits
 from support.kubernetes.restricted import VOLUMES, check_restricted
 
+from dlrover_nb.core.backends.kubernetes.client.api_errors import Inadmissible, Operation, error_of
+from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.export.exporters import EXPORTERS
+from dlrover_nb.core.manifests.kinds import POD
+from dlrover_nb.core.manifests.objects import master_job
+from dlrover_nb.core.manifests.pods import PodNode, check_pod, node_pod
+from dlrover_nb.core.structs.job.kubernetes import KubernetesSpec, Volume
+from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.wire.pod_contract import PodJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from dlrover_nb.core.structs.job.job import JobSpec
 
 JOBS = {
     "own": JOB,
@@ -27,6 +37,7 @@ JOBS = {
 }
 WITH_PODS = [kind for kind in WRITTEN if kind != "scaleplan"]  # which changes the plan of pods that are there
 CASES = [(kind, name) for kind in WITH_PODS for name, job in JOBS.items() if fits(kind, job)]
+VOLUME = Volume("/data", claim="rows")
 OF_A_RUNTIME = ("trainjob", "torch")  # its pods are those of the cluster's runtime
 
 
@@ -77,3 +88,41 @@ def test_our_own_programs_run_by_the_python_that_the_job_names(kind: str) -> Non
 def test_all_objects_go_to_the_namespace_that_was_asked_for(kind: str, job: str) -> None:
     documents = EXPORTERS[kind](JOBS[job], PLAN, TOLD, replace(OPTIONS, namespace="ads"))
     assert {document["metadata"]["namespace"] for document in documents} == {"ads"}
+
+
+# pods that a job makes by itself on a cluster
+
+
+def pods_of(job: JobSpec) -> list[dict[str, Any]]:
+    """Return the specifications of all pods of a job."""
+    run = PodJob(job, None, "0a1b2c3d", "p" * 40, "s" * 40, "t" * 32)
+    roles = [*Role, *(each.role for each in job.foreign.roles)] if job.foreign else [*Role]
+    nodes = [node_pod(run, PodNode(f"{role}-0", role, 1.0, 512), master="http://10.0.0.1/") for role in roles]
+    check = [] if job.foreign else [check_pod(run, mark="m", report_to="http://10.0.0.1/")]
+    master = master_job(run, namespace="ads")["spec"]["template"]["spec"]
+    return [master, *(pod["spec"] for pod in (*nodes, *check))]
+
+
+def test_a_namespace_that_refuses_a_pod_by_the_standard_says_which_field_and_what_to_do(words) -> None:
+    refusal = (  # of the admission plug-in of Kubernetes 1.23 and later
+        'pods "clicks-ps-0" is forbidden: violates PodSecurity "restricted:latest": restricted volume types '
+        '(volume "volume-0" uses restricted volume type "hostPath")'
+    )
+    body = to_json({"kind": "Status", "code": 403, "reason": "Forbidden", "message": refusal})
+    error = error_of(Operation("create", POD, "ads", "clicks-ps-0"), 403, body)
+    assert type(error) is Inadmissible, "no right is missing"
+    assert str(error) == words
+    assert 'restricted volume type "hostPath"' in str(error)
+    assert "mount a claim" in str(error)
+    assert "PodSecurity" in error.message
+
+
+@for_each("name", JOBS)
+def test_each_pod_that_a_job_makes_is_restricted(name: str) -> None:
+    job = JOBS[name]
+    for kube in (KubernetesSpec(), replace(job.kubernetes, volumes=(VOLUME,), run_as_user=1000)):
+        pods = pods_of(replace(job, kubernetes=kube))
+        assert len(pods) >= 3
+        for pod in pods:
+            check_restricted(pod)
+            assert set().union(*(volume.keys() - {"name"} for volume in pod.get("volumes", ()))) <= VOLUMES

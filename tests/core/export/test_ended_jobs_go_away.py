@@ -62,9 +62,7 @@ def test_a_job_file_and_the_namespace_say_it() -> None:
     assert with_defaults(KubernetesSpec(ttl_s=5), "ttl_s: 60").ttl_s == 5
 
 
-@pytest.mark.parametrize(
-    ("text", "told"), [("-1", ">= 0, got -1; null keeps"), ("2147483648", "<= 2,147,483,647")]
-)
-def test_a_time_that_the_api_has_not_is_refused(text: str, told: str) -> None:
-    with pytest.raises(InvalidValueError, match=f"kubernetes: ttl_s must be {told}"):
+@pytest.mark.parametrize("text", ["-1", "2147483648"])
+def test_a_time_that_the_api_has_not_is_refused(text: str, error_words) -> None:
+    with error_words(InvalidValueError):
         parse_job(f"name: a\nkubernetes: {{ttl_s: {text}}}\n")

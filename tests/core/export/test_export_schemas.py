@@ -202,10 +202,9 @@ def test_a_wrong_document_is_told_where(kind: str, path: str, value: object, tol
 
 
 def test_something_else_than_documents_is_told() -> None:
-    assert check(["text", None]) == (
-        f"document 1: kind must be one of {', '.join(KINDS)}, got nothing",
-        f"document 2: kind must be one of {', '.join(KINDS)}, got nothing",
-    )
+    problems = check(["text", None])
+    assert [problem.split(":")[0] for problem in problems] == ["document 1", "document 2"]
+    assert all(problem.endswith(f"one of {', '.join(KINDS)}, got nothing") for problem in problems)
 
 
 def test_an_elasticjob_that_does_not_say_which_fits_either_generation() -> None:
@@ -225,5 +224,5 @@ def test_annotations_stay_in_what_kubernetes_takes(decision: Any) -> None:
 def test_a_job_that_no_pod_could_be_told_is_refused() -> None:
     data = replace(JOB.data, categorical=tuple(f"column_{i}" for i in range(10_000)))
     for exporter in map(EXPORTERS.__getitem__, WRITTEN):
-        with pytest.raises(InvalidValueError, match="must be described in 96 KiB to be exported, got 1"):
+        with pytest.raises(InvalidValueError, match=r"96 KiB.*got 1\d\d KiB"):
             exporter(replace(JOB, data=data), PLAN, TOLD, OPTIONS)

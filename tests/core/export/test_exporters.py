@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.cases import for_each
 from support.jobs.exports import BEFORE, DECISION, JOB, OPTIONS, PLAN, TENSORFLOW, TOLD, WRITTEN
+from support.words import lines_with
 
 from dlrover_nb.core.codec import from_json
 from dlrover_nb.core.errors import InvalidValueError
@@ -159,12 +160,12 @@ def test_the_older_elasticjob_switches_off_what_plans_there() -> None:
 
 
 @pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0"])
-def test_who_may_change_the_plan_is_said_and_annotated(kind: str) -> None:
+def test_who_may_change_the_plan_is_said_and_annotated(kind: str, words) -> None:
     fixed, free = (to_yaml(*EXPORTERS[kind](JOB, PLAN, TOLD, Options(auto_scale=on))) for on in (False, True))
     assert (fixed.count("autoScale: false"), fixed.count("autoScale: true")) == (2, 0)
     assert (free.count("autoScale: false"), free.count("autoScale: true")) == (0, 2)
-    assert "auto-scale: 'off: the master keeps to replicas and resources below" in fixed
-    assert "auto-scale: 'on: the master begins with replicas and resources below and may" in free
+    assert lines_with(fixed, "auto-scale:") == words
+    assert lines_with(free, "auto-scale:") == words
     assert ("mode: suggest" in fixed, "mode: auto" in free) == (True, True)
     assert "suspend" not in fixed + free
 

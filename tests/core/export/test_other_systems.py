@@ -249,7 +249,7 @@ def _tolerations(tree: Any) -> list[Any]:
 
 
 @for_each("kind", [*WHOLE, "rayjob"])
-def test_what_was_edited_in_the_job_file_wins_and_is_told(kind: str) -> None:
+def test_what_was_edited_in_the_job_file_wins_and_is_told(kind: str, words) -> None:
     text = _edited(
         _file_of(kind),
         plan=("      count: 3\n", "      count: 5\n"),
@@ -260,24 +260,19 @@ def test_what_was_edited_in_the_job_file_wins_and_is_told(kind: str) -> None:
     assert found.plan == replace(THREE, worker=replace(THREE.worker, count=5))
     assert found.job == replace(JOB, n_epoch=7, model=replace(JOB.model, embedding_dim=8))
     assert found.provenance == TOLD
-    assert {
-        "worker replicas: 5 now, 3 when exported",
-        "n_epoch: 7 now, 1 when exported",
-        "model: embedding_dim 8 now, embedding_dim 16 when exported",
-    } < set(found.differs)
-    assert any("the job file beside it needs" in line for line in found.differs)
+    assert found.differs == words
 
 
-def test_a_pod_that_was_made_smaller_than_its_job_is_told() -> None:
+def test_a_pod_that_was_made_smaller_than_its_job_is_told(words) -> None:
     found = read_export(
         _edited(
             _exported("tfjob"), pod=("limits:\n                cpu: 2250m", "limits:\n                cpu: 1")
         )
     )
     assert found.plan == THREE
-    assert found.differs == ("Chief: cpu is 1, the job file beside it needs 2250m",)
+    assert found.differs == (words,)
     found = read_export(_edited(_file_of("rayjob"), group=("replicas: 4", "replicas: 2")))
-    assert found.differs == ("nodes: replicas is 2, the job file beside it needs 4",)
+    assert found.differs == (words,)
 
 
 def test_a_job_file_that_was_damaged_is_told_where(error_words) -> None:
@@ -285,19 +280,19 @@ def test_a_job_file_that_was_damaged_is_told_where(error_words) -> None:
         read_export(_edited(_exported("jobset"), job=("epochs: 1", "epochs: many")))
 
 
-def test_a_renamed_job_is_told() -> None:
+def test_a_renamed_job_is_told(words) -> None:
     found = read_export(_edited(_file_of("rayjob"), job=("    name: ctr-daily\n", "    name: ctr-weekly\n")))
     assert found.name == "ctr-weekly"
     assert found.job == replace(JOB, name="ctr-weekly")
-    assert found.differs == ("name: ctr-weekly now, ctr-daily when exported",)
+    assert found.differs == (words,)
 
 
-def test_replicas_of_programs_of_others_that_were_edited_win() -> None:
+def test_replicas_of_programs_of_others_that_were_edited_win(words) -> None:
     found = read_export(_edited(_exported("tfjob", TF_JOB), worker=("replicas: 2", "replicas: 6")))
     assert found.plan == replace(THREE, worker=replace(THREE.worker, count=7))
-    assert "worker replicas: 7 now, 3 when exported" in found.differs
+    assert found.differs == words
     found = read_export(_edited(_exported("pytorchjob", TORCH_JOB), worker=("cpu: 500m", "cpu: 700m")))
-    assert "worker cpu: the limit 500m counts, 700m is requested" in found.differs
+    assert found.differs == words
 
 
 FOREIGN_TFJOB = """\
@@ -312,12 +307,12 @@ spec:
 """
 
 
-def test_a_tfjob_of_somebody_else_gives_what_it_says() -> None:
+def test_a_tfjob_of_somebody_else_gives_what_it_says(words) -> None:
     found = read_export(FOREIGN_TFJOB)
     assert (found.kind, found.name) == ("tfjob", "a")
     assert found.parts == Pins(workers=4, worker_cpu=1.0, worker_memory_mib=1024)
-    assert "Evaluator: not a role in this product" in found.unknown
-    assert "worker: its replicas have different resources, the most frequent ones are used" in found.differs
+    assert found.unknown == words
+    assert found.differs == words
 
 
 def test_a_job_file_alone_is_a_job() -> None:

@@ -87,7 +87,7 @@ def test_the_plan_comes_back_without_annotations_too(
     found = read_export(to_yaml(*documents))
     assert (found.plan, found.name) == (plan, job.name)
     assert found.provenance == Provenance()
-    assert "who decided, and on which prediction" in found.unknown
+    assert any("prediction" in line for line in found.unknown)
     assert found.job == (None if kind == "scaleplan" else fixed(job, plan))
 
 
@@ -111,40 +111,31 @@ def _text(kind: str = "elasticjob", **options: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0", "scaleplan"])
-def test_what_was_edited_by_hand_wins_and_is_told(kind: str) -> None:
+def test_what_was_edited_by_hand_wins_and_is_told(kind: str, words) -> None:
     text = _text(kind).replace("replicas: 2", "replicas: 3").replace("cpu: 400m", "cpu: 1")
     found = read_export(text.replace("memory: 1024Mi", 'memory: "1.5Gi"'))
     assert found.plan == ResourcePlan(worker=RolePlan(3, 0.5, 1536), ps=RolePlan(1, 1.0, 1536))
     assert found.job == JOB
     assert found.provenance == TOLD
-    assert found.differs == (
-        "worker replicas: 3 now, 2 when exported",
-        "worker memory (MiB): 1536 now, 1024 when exported",
-        "ps cpu: 1 now, 0.4 when exported",
-        "ps memory (MiB): 1536 now, 1024 when exported",
-        "decision and prediction are those of the exported plan",
-    )
+    assert found.differs == words
 
 
-def test_a_name_and_a_choice_that_were_edited_win_and_are_told() -> None:
+def test_a_name_and_a_choice_that_were_edited_win_and_are_told(words) -> None:
     found = read_export(
         _text().replace("  name: ctr-daily\n", "  name: ctr-weekly\n").replace("Scale: false", "Scale: true")
     )
     assert (found.name, found.auto_scale) == ("ctr-weekly", True)
     assert found.job == replace(JOB, name="ctr-weekly")
-    assert found.differs == (
-        "autoScale: True now, False when exported",
-        "name: ctr-weekly now, ctr-daily when exported",
-    )
+    assert found.differs == words
 
 
-def test_a_part_that_was_deleted_is_taken_as_exported_and_told() -> None:
+def test_a_part_that_was_deleted_is_taken_as_exported_and_told(words) -> None:
     document: Any = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)[-1]
     del document["spec"]["replicaSpecs"]["worker"]["replicas"]
     found = read_export(to_yaml(document))
     assert found.plan == PLAN
     assert found.parts.workers is None
-    assert found.unknown == ("worker replicas: not in the document, 2 as exported",)
+    assert found.unknown == (words,)
 
 
 def _node_pods(plan: ResourcePlan = PLAN) -> list[Any]:
@@ -166,20 +157,20 @@ def _node_pods(plan: ResourcePlan = PLAN) -> list[Any]:
     ]
 
 
-def test_a_pod_more_is_a_node_more() -> None:
+def test_a_pod_more_is_a_node_more(words) -> None:
     documents = sorted(_node_pods(), key=lambda pod: pod["metadata"]["name"])
     found = read_export(to_yaml(*documents, documents[-1]))
     assert found.plan == replace(PLAN, worker=replace(PLAN.worker, count=3))
-    assert "worker replicas: 3 now, 2 when exported" in found.differs
+    assert found.differs == words
 
 
-def test_pods_that_differ_count_by_what_most_of_them_have() -> None:
+def test_pods_that_differ_count_by_what_most_of_them_have(words) -> None:
     plan = replace(PLAN, worker=RolePlan(3, 0.5, 1024))
     documents = sorted(_node_pods(plan), key=lambda pod: pod["metadata"]["name"])
     text = to_yaml(*documents[:-1]) + "---\n" + to_yaml(documents[-1]).replace("500m", "2")
     found = read_export(text)
     assert found.plan == replace(PLAN, worker=RolePlan(3, 0.5, 1024))
-    assert "worker: its pods have different resources, the most frequent ones are used" in found.differs
+    assert found.differs == words
 
 
 def test_a_scaleplan_beside_its_job_is_the_newer_word() -> None:
@@ -192,7 +183,7 @@ def test_a_scaleplan_beside_its_job_is_the_newer_word() -> None:
     assert found.differs == ()
 
 
-def test_a_list_as_kubectl_prints_it_is_opened_and_its_marks_do_not_matter() -> None:
+def test_a_list_as_kubectl_prints_it_is_opened_and_its_marks_do_not_matter(words) -> None:
     documents: Any = EXPORTERS["elasticjob"](JOB, PLAN, TOLD, OPTIONS)
     documents[-1]["metadata"] |= {
         "uid": "1-2",
@@ -203,14 +194,14 @@ def test_a_list_as_kubectl_prints_it_is_opened_and_its_marks_do_not_matter() -> 
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes"}}
     found = read_export(to_yaml({"kind": "List", "items": [*documents, config]}))
     assert (found.job, found.plan) == (JOB, PLAN)
-    assert found.unknown == ("ConfigMap notes: not a kind that an import reads",)
+    assert found.unknown == (words,)
 
 
-def test_an_annotation_that_was_damaged_is_told_and_the_job_file_is_read() -> None:
+def test_an_annotation_that_was_damaged_is_told_and_the_job_file_is_read(words) -> None:
     found = read_export(_text().replace('{"kind":"elasticjob"', '{"kind":7'))
     assert found.job == replace(JOB, plan=PLAN)
     assert found.plan == PLAN
-    assert found.unknown[0].startswith("the annotation dlrover-nb/context cannot be read: ")
+    assert found.unknown[0] == words
 
 
 def test_the_job_that_release_0_1_gave_to_each_node_is_read() -> None:
@@ -226,15 +217,12 @@ def test_the_job_that_release_0_1_gave_to_each_node_is_read() -> None:
     assert (found.job, found.plan) == (replace(JOB, plan=PLAN), PLAN)
 
 
-def test_what_no_file_holds_is_told() -> None:
+def test_what_no_file_holds_is_told(words) -> None:
     data = DataSpec(DataFormat.OWN, "pickle:aa")
     job = replace(JOB, data=data, checkpoint_url="s3://KEY:SECRET@bucket/run")
     found = read_export(to_yaml(*EXPORTERS["scaleplan"](job, PLAN, TOLD, OPTIONS)))
     assert found.job == replace(job, checkpoint_url="s3://bucket/run")
-    assert found.unknown == (
-        "the credentials of checkpoint_url: never written to a file",
-        "the user's own data: its code is in the run folder of the first job; give it again",
-    )
+    assert found.unknown == words
 
 
 FOREIGN = {
@@ -253,27 +241,26 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str) -> None:
+def test_dlrovers_own_examples_give_the_plan_that_they_have(name: str, words) -> None:
     real_schemas()  # skips where they are not at hand
     found = read_export(shared("crds", "dlrover", f"{name}.yaml").read_text("utf-8"))
     head, plan = FOREIGN[name]
     assert ((found.kind, found.name, found.auto_scale), found.plan) == (head, plan)
     assert found.job is None
     assert found.to_submit is None
-    assert "the job itself: its data, model and training" in found.unknown
+    assert found.unknown == words
 
 
-def test_a_foreign_part_of_a_plan_is_to_be_set_on_the_one_that_runs() -> None:
+def test_a_foreign_part_of_a_plan_is_to_be_set_on_the_one_that_runs(words) -> None:
     text = "{kind: ScalePlan, spec: {ownerJob: a, replicaResourceSpecs: {worker: {replicas: 2}, chief: {}}}}"
     found = read_export(text)
     assert found.plan is None
     assert found.parts == Pins(workers=2)
     assert found.parts.applied(PLAN).worker == RolePlan(2, 0.5, 1024)
-    assert "ps cpu: not in the document" in found.unknown
-    assert "chief: not a role in this product" in found.unknown
+    assert found.unknown == words
 
 
-def test_limits_count_before_requests_and_odd_amounts_are_told() -> None:
+def test_limits_count_before_requests_and_odd_amounts_are_told(words) -> None:
     pod = {
         "kind": "Pod",
         "metadata": {
@@ -286,10 +273,7 @@ def test_limits_count_before_requests_and_odd_amounts_are_told() -> None:
     }
     found = read_export(yaml.safe_dump(pod))
     assert found.parts == Pins(workers=1, worker_cpu=0.33, worker_memory_mib=953)
-    assert found.differs == (
-        "worker cpu: the limit 333m counts, 1 is requested",
-        "worker cpu: 333m is read as 0.33, plans are in hundredths of a core",
-    )
+    assert found.differs == words
 
 
 KINDS = ", ".join(gathering.KINDS)

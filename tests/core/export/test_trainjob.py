@@ -241,17 +241,17 @@ def test_what_the_operator_would_refuse_is_refused(job: JobSpec, told: str) -> N
     assert told in str(caught.value)
 
 
-def test_nodes_that_were_edited_win_and_are_told() -> None:
+def test_nodes_that_were_edited_win_and_are_told(words) -> None:
     for job in (TORCH_JOB, replace(TORCH_JOB, kubernetes=KubernetesSpec(ttl_s=1))):
         *_, document = documents = _exported(job)
         document["spec"]["trainer"] |= {"numNodes": 5, "resourcesPerNode": {"limits": {"cpu": 2}}}
         found = read_export(to_yaml(*documents))
         assert found.job == job
         assert found.plan == replace(THREE, worker=RolePlan(5, 2, 1024))
-        assert "worker replicas: 5 now, 3 when exported" in found.differs
+        assert found.differs == words
     runtime, document = _exported(TF_JOB)
     text = to_yaml(runtime, document).replace("parallelism: 2", "parallelism: 4")
-    assert "worker replicas: 5 now, 3 when exported" in read_export(text).differs
+    assert read_export(text).differs == words
 
 
 programs = foreigners.filter(
@@ -302,7 +302,7 @@ spec:
 """
 
 
-def test_a_trainjob_of_others_is_an_external_job() -> None:
+def test_a_trainjob_of_others_is_an_external_job(words) -> None:
     found = read_export(OF_OTHERS)
     worker = ExternalRole(
         ("torchrun", "train.py", "--lr", "$(RATE)", "--name", "$(X)"), "registry/digits:2", ("RATE=0.1",)
@@ -313,22 +313,22 @@ def test_a_trainjob_of_others_is_an_external_job() -> None:
     assert (found.kind, found.plan, found.differs, found.version) == ("trainjob", plan, (), "")
     assert found.parts == Pins(workers=3, worker_cpu=2.0, worker_memory_mib=4096)
     assert found.unknown == (
-        "$(RATE) in the command: variables are not put into commands here",
-        "variable KEY: its value is elsewhere; kubernetes.env_secrets names Secrets",
-        "n_sample: a TrainJob does not say how many samples it trains; 1 is taken, so no progress is known",
-        "numProcPerNode: not in the document; 1 process on each node is taken",
+        words,
+        words,
+        words,
+        words,
         "spec.suspend: not taken over",
         "spec.initializer: not taken over",
-        "amd.com/gpu of each node: not a part of a plan",
-        "what runtime torch-distributed gives its pods beside that: not in the document",
-        "ps replicas: not in the document, 1 by default",
-        "ps cpu: not in the document, 0.25 by default",
-        "ps memory (MiB): not in the document, 512 by default",
-        "who decided, and on which prediction",
+        words,
+        words,
+        words,
+        words,
+        words,
+        words,
     )
 
 
-def test_what_a_trainjob_leaves_to_its_runtime_is_read_there() -> None:
+def test_what_a_trainjob_leaves_to_its_runtime_is_read_there(words) -> None:
     document = yaml.safe_load(OF_OTHERS)
     document["spec"]["trainer"] = {"numProcPerNode": 4}
     runtime = cluster_runtime()
@@ -339,40 +339,29 @@ def test_what_a_trainjob_leaves_to_its_runtime_is_read_there() -> None:
     assert found.job.foreign.worker == ExternalRole(("echo",), "the-runtimes-own")
     assert found.job.foreign.n_process == 4
     assert found.job.plan.worker == RolePlan(6, 0.5, 1024)
-    assert "worker cpu: not in the document, 0.5 by default" in found.unknown
-    assert any(line.startswith("of runtime torch-distributed image, command") for line in found.unknown)
+    assert found.unknown == words
 
 
-def test_a_runtime_of_no_trainjob_is_told() -> None:
+def test_a_runtime_of_no_trainjob_is_told(words) -> None:
     other = cluster_runtime() | {"metadata": {"name": "other"}}
-    assert (
-        "ClusterTrainingRuntime other: not a kind that an import reads"
-        in read_export(to_yaml(other, yaml.safe_load(OF_OTHERS))).unknown
-    )
+    assert read_export(to_yaml(other, yaml.safe_load(OF_OTHERS))).unknown == words
 
 
 @for_each(
-    ("edit", "told"),
+    "edit",
     [
-        (
-            ("torch-distributed", "deepspeed-distributed"),
-            "we do not know runtime deepspeed-distributed as one of torch; put the runtime into the file if it is",
-        ),
-        (
-            ("    command: [torchrun, train.py]\n", ""),
-            "its command is that of the image; set spec.trainer.command",
-        ),
-        (("name: digits", "name: digits.of.others"), "the external job: "),
-        (("numNodes: 3", "numNodes: 3\n    numProcPerNode: 0"), "the external job: n_process must be >= 1"),
+        ("torch-distributed", "deepspeed-distributed"),
+        ("    command: [torchrun, train.py]\n", ""),
+        ("name: digits", "name: digits.of.others"),
+        ("numNodes: 3", "numNodes: 3\n    numProcPerNode: 0"),
     ],
 )
-def test_what_is_no_job_of_ours_gives_its_plan_alone(edit: tuple[str, str], told: str) -> None:
+def test_what_is_no_job_of_ours_gives_its_plan_alone(edit: tuple[str, str], words) -> None:
     assert edit[0] in OF_OTHERS
     found = read_export(OF_OTHERS.replace(*edit))
     assert found.job is None
     assert found.parts == Pins(workers=3, worker_cpu=2.0, worker_memory_mib=4096)
-    assert [line for line in found.unknown if told in line], found.unknown
-    assert "the job itself: its data, model and training" in found.unknown
+    assert found.unknown == words
 
 
 @for_each(

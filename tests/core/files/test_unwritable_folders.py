@@ -12,9 +12,9 @@ from dlrover_nb.core.errors import BackendError
 @pytest.mark.parametrize(
     ("number", "way_out"), [(errno.ENOSPC, "make room on its disk"), (errno.EACCES, "make it writable")]
 )
-def test_what_the_system_says_of_a_folder_is_told_with_the_way_out(number, way_out):
+def test_what_the_system_says_of_a_folder_is_told_with_the_way_out(number, way_out, error_words):
     with (
-        pytest.raises(BackendError, match=f"cannot write to /jobs/x: because; {way_out}"),
+        error_words(BackendError),
         writing_to(Path("/jobs/x")),
     ):
         raise OSError(number, "because")

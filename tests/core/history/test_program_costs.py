@@ -78,8 +78,8 @@ def test_a_damaged_record_hides_no_other(history, store, url, caplog):
         ("p", replace(COST, job=""), "job"),
     ],
 )
-def test_what_belongs_to_no_device_program_or_job_is_not_kept(program, cost, missing):
-    with pytest.raises(InvalidValueError, match=f"{missing} of a cost in the history"):
+def test_what_belongs_to_no_device_program_or_job_is_not_kept(program, cost, missing, error_words):
+    with error_words(InvalidValueError):
         ProgramCost(program, cost)
 
 

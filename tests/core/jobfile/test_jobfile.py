@@ -127,7 +127,7 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
-    with pytest.raises(InvalidValueError, match=r"no file of the folder .* has a known extension; set it to"):
+    with pytest.raises(InvalidValueError, match=r"has a known extension"):
         job_from({"name": "x", "data": {"path": str(tmp_path)}})
 
 
@@ -338,8 +338,8 @@ def test_a_start_is_a_run_a_folder_or_a_url(text: str, start: StartFrom | None) 
     assert parse_job(f"name: x\n{text}", base=Path("/jobs")).start_from == start
 
 
-def test_rows_without_a_run_are_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"start_from.source must name a run .* \(--from RUN\)"):
+def test_rows_without_a_run_are_refused(error_words) -> None:
+    with error_words(InvalidValueError):
         parse_job("name: x\nstart_from: {rows: true}")
 
 

@@ -48,11 +48,11 @@ def test_missing_columns_are_named():
 
 @for_each("bad", [float("nan"), float("inf"), 0.0, -5.0])
 @for_each("column", ["samples_per_s", "batch_size", "ps", "worker_cpu"])
-def test_a_value_that_cannot_be_is_refused_and_its_row_named(column, bad):
+def test_a_value_that_cannot_be_is_refused_and_its_row_named(column, bad, error_words):
     samples = SAMPLES.copy()
     samples[column] = samples[column].astype(float)
     samples.loc[3, column] = bad
-    with pytest.raises(InvalidValueError, match=rf"{column} must be a finite number > 0, got .* in sample 3"):
+    with error_words(InvalidValueError):
         model().fit(samples)
 
 

@@ -141,20 +141,20 @@ def test_no_candidate_departs_from_pins_quota_and_memory_needs(bounds):
         assert c.plan.total_memory_mib <= 60_000
 
 
-def test_pins_that_leave_nothing_give_an_empty_front_and_the_reason_and_no_error():
+def test_pins_that_leave_nothing_give_an_empty_front_and_the_reason_and_no_error(words):
     found = analyse(situation(SMALL, pins=Pins(worker_cpu=33)))
     assert found.front.candidates == ()
-    assert "worker_cpu = 33 is pinned" in found.why_empty
+    assert found.why_empty == words
     assert analyse(situation(SMALL)).why_empty == ""
     assert advise(found, PlannerSettings(), rejected_plans={}, may_explore=True) is None
 
 
-def test_unknown_price_is_unknown_everywhere_and_the_front_is_one_of_resources():
+def test_unknown_price_is_unknown_everywhere_and_the_front_is_one_of_resources(words):
     found = analyse(
         situation(SMALL, spec=JobSpec("x", prices=PriceTable(gib_hour=None), budget_per_hour=1.0))
     )
     assert all(c.cost_per_hour is None and c.cost_per_million is None for c in found.front.candidates)
-    assert found.front.cost_unit == "cores (8 GiB as one)"
+    assert found.front.cost_unit == words
     efforts = [c.plan.effort for c in found.front.candidates]
     assert efforts == sorted(efforts)
     assert "fastest in budget" not in {p.name for p in found.front.picks}
@@ -164,7 +164,8 @@ def test_deadline_and_budget_of_the_job_name_their_picks():
     found = analyse(situation(SMALL, spec=JobSpec("x", budget_per_hour=0.5), deadline_left_s=9000.0))
     picks = {p.name: found.front.candidates[p.index] for p in found.front.picks}
     assert picks["fastest in budget"].cost_per_hour <= 0.5
-    assert picks["cheapest that meets the deadline"].in_time >= 0.9
+    in_time = picks["cheapest that meets the deadline"].in_time
+    assert in_time >= 0.9
 
 
 @settings(deadline=None, max_examples=60)

@@ -157,15 +157,15 @@ def test_a_slow_plan_gives_way_to_the_cheapest_that_meets_the_deadline(seed, par
     assert found.candidate.cost == pytest.approx(meeting.min()) or faster
 
 
-def test_without_any_plan_in_time_the_most_probable_is_advised_and_it_is_said():
+def test_without_any_plan_in_time_the_most_probable_is_advised_and_it_is_said(words):
     analysis = at(0.01 * span(0))
     found = advise(analysis, SPEED, rejected_plans={}, may_explore=False)
     assert found.candidate.plan == analysis.space.plan(most_probable(analysis.in_time, analysis.finish_s))
-    assert "No plan reaches 90 %" in found.why
+    assert found.why == words
     told = analysis.deadline
     assert not told.is_feasible
     assert told.earliest_s == pytest.approx(analysis.finish_s.min())
-    assert "no plan reaches 90 %" in told.words
+    assert told.words == words
     assert "earliest possible end" in told.words
 
 
@@ -193,7 +193,7 @@ def test_the_wanted_chance_is_a_setting():
     assert not analysis.deadline.is_met
 
 
-def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_would_do():
+def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_would_do(words):
     left_s = 0.8 * span(0)
     least = min(at(left_s).cost[at(left_s).in_time >= 0.9])
 
@@ -204,7 +204,7 @@ def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_w
     tight, enough, none = (outlook(budget) for budget in (0.9 * least, 1.01 * least, None))
     assert tight.least_budget == pytest.approx(least)
     assert not tight.is_feasible
-    assert f"it takes at least {least:.4g} an hour" in tight.words
+    assert tight.words == words
     assert (enough.least_budget, none.least_budget) == (None, None)
     assert enough.is_feasible
     assert none.is_feasible

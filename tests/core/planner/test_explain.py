@@ -135,21 +135,16 @@ def test_a_plan_in_the_middle_of_everything_is_bound_by_nothing():
     assert bound(ANALYSIS) == ()
 
 
-def test_what_else_limits_the_machines_is_named_where_they_bind():
+def test_what_else_limits_the_machines_is_named_where_they_bind(words):
     full = Capacity((NodeShape(1.0, 640_000),), note="Kueue's queue a admits at most 1 cores")
     analysis = replace(ANALYSIS, situation=replace(ANALYSIS.situation, capacity=full))
     (said,) = (words for words in bound(analysis) if words.startswith("machines"))
-    assert said.startswith("machines (Kueue's queue a admits at most 1 cores): no room for ")
+    assert said == words
 
 
-def test_bounds_bind_at_their_ends():
+def test_bounds_bind_at_their_ends(words):
     tight = PlanBounds(max_workers=2, max_ps=1, worker_cpus=(0.5, 1.0), ps_cpus=(0.25, 0.5))
-    assert bound(analysed(bounds=tight)) == (
-        "workers: 2, the maximum that the job allows",
-        "ps: 1, the maximum that the job allows",
-        "worker_cpu: 0.5, the minimum that the job allows",
-        "ps_cpu: 0.5, the maximum that the job allows",
-    )
+    assert bound(analysed(bounds=tight)) == words
 
 
 def test_pins_bind_and_are_not_told_as_bounds_too(words):
@@ -160,14 +155,9 @@ def test_pins_bind_and_are_not_told_as_bounds_too(words):
     assert bound(analysed(pins=Pins(ps=2)))[0] == words
 
 
-def test_quotas_bind_where_a_step_exceeds_them():
-    steps = "1 more worker or 1 more PS or 1 instead of 0.5 cpu per worker or 1 instead of 0.5 cpu per PS"
-    told = bound(analysed(bounds=replace(BOUNDS, quota_cpu=1.9)))
-    assert told == (f"quota of the job: no room for {steps}",)
-    assert (
-        "other jobs, which leave it 1.9 cores: no room for 1 more worker"
-        in bound(ANALYSIS, quota=Quota(1.9))[0]
-    )
+def test_quotas_bind_where_a_step_exceeds_them(words):
+    assert bound(analysed(bounds=replace(BOUNDS, quota_cpu=1.9))) == (words,)
+    assert bound(ANALYSIS, quota=Quota(1.9))[0] == words
 
 
 def test_a_budget_binds_when_the_next_step_is_too_dear_or_the_plan_is():
@@ -179,18 +169,18 @@ def test_a_budget_binds_when_the_next_step_is_too_dear_or_the_plan_is():
     assert bound(analysed(budget_per_hour=price * 10)) == ()
 
 
-def test_a_deadline_binds_when_a_smaller_plan_would_miss_it():
+def test_a_deadline_binds_when_a_smaller_plan_would_miss_it(words):
     left_s = ANALYSIS.current.finish_s
     told = bound(analysed(deadline_left_s=left_s * 1.1))[0]
     assert told.startswith("deadline in ")
-    assert "below 90 % with 1 fewer worker" in told
-    assert bound(analysed(deadline_left_s=left_s / 2))[0].endswith("; you want 90 %")
+    assert told == words
+    assert bound(analysed(deadline_left_s=left_s / 2))[0] == words
     assert bound(analysed(deadline_left_s=left_s * 100)) == ()
 
 
 def test_memory_that_is_needed_binds_and_a_gib_more_is_a_step_that_costs_and_gains_nothing(words):
     analysis = analysed(memory_mib=((Role.PS, 700),))
-    assert bound(analysis) == ("memory: by what we measured, each ps needs 700 MiB",)
+    assert bound(analysis) == (words,)
     *_, memory = marginals(analysis, NOW, lambda _: "")
     assert memory.what == words
     assert memory.samples_per_s == 0
@@ -237,16 +227,14 @@ def test_what_the_runner_up_lacks_is_the_rule_that_it_breaks(words):
         ANALYSIS.situation, n_sample_left=1000, pauses=(("workers", 60.0), ("moves seamless", 60.0))
     )
     ending = analyse(late, model=ANALYSIS.model)
-    assert "Too little training is left" in runner_up(ending, NOW, grounds(ending))[1]
+    assert runner_up(ending, NOW, grounds(ending))[1] == words
 
 
-def test_a_runner_up_above_the_budget_or_after_the_deadline_is_told_as_such():
+def test_a_runner_up_above_the_budget_or_after_the_deadline_is_told_as_such(words):
     cheap = analysed(budget_per_hour=0.001)
-    assert runner_up(cheap, NOW, grounds(cheap))[1].startswith(
-        "Budget: 0.001 USD per hour, but the plan costs"
-    )
+    assert runner_up(cheap, NOW, grounds(cheap))[1] == words
     late = analysed(deadline_left_s=1.0)
-    assert runner_up(late, NOW, grounds(late))[1].endswith("; you want 90 %.")
+    assert runner_up(late, NOW, grounds(late))[1] == words
 
 
 def test_without_another_plan_there_is_no_runner_up():

@@ -106,13 +106,13 @@ def test_advice_is_the_same_before_its_flip_and_another_beyond(changes):
     assert found.words.endswith("would win.")
 
 
-def test_barely_better_plan_flips_with_its_own_throughput():
+def test_barely_better_plan_flips_with_its_own_throughput(words):
     bounds = replace(ONE_PS, max_workers=2)
     analysis = analyse(situation(seen(NOW, 10_000) + seen(TWO, 11_600), spec=JobSpec("x", bounds=bounds)))
     found = break_even_of(analysis, decide(analysis), decide)
     assert found.quantity.startswith("throughput")
     assert found.plan == NOW
-    assert "the present plan would win" in found.words
+    assert found.words == words
 
 
 def test_flip_is_none_where_nothing_plausible_changes_the_advice():

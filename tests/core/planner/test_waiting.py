@@ -125,7 +125,7 @@ def waiting_node(name, role, why):
     return replace(node(name, role, memory=0.0), phase=NodePhase.PENDING, waits_for=why, last=None)
 
 
-def test_nodes_of_one_reason_are_one_wait_and_a_queue_is_one_more():
+def test_nodes_of_one_reason_are_one_wait_and_a_queue_is_one_more(words):
     nodes = (
         node("worker-0", Role.WORKER, memory=1.0),
         waiting_node("worker-1", Role.WORKER, ROOM),
@@ -140,7 +140,7 @@ def test_nodes_of_one_reason_are_one_wait_and_a_queue_is_one_more():
     capacity, image, queue = waits_of(job, queued)
     assert (capacity.nodes, capacity.cpu, capacity.memory_mib) == (("worker-1", "worker-2"), 1.0, 2048)
     assert (image.kind, image.nodes) == (WaitKind.IMAGE, ("ps-1",))
-    assert (queue.kind, queue.why) == (WaitKind.QUEUE, "Kueue, queue gpu: quota is used up")
+    assert (queue.kind, queue.why) == (WaitKind.QUEUE, words)
     assert waits_of(replace(job, phase=JobPhase.STOPPED), queued) == ()
 
 

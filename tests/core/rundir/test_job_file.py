@@ -163,7 +163,7 @@ def test_a_job_file_with_a_flipped_bit_is_refused_with_the_way_out(tmp_path: Pat
         changed = bytearray(whole)
         changed[at] ^= 1 << n_flip
         (tmp_path / JOB).write_bytes(changed)
-        with pytest.raises(CheckpointError, match=r"job.json is damaged: .*restore it .*start_from: .*check"):
+        with pytest.raises(CheckpointError, match=r"job.json is damaged.*restore.*start_from: .*check"):
             read_job(tmp_path)
 
 
@@ -192,13 +192,13 @@ def test_a_log_that_could_not_be_written_is_gone_until_another_one_begins(
 
 
 def test_a_master_that_cannot_begin_its_log_leaves_that_of_its_predecessor(
-    log: WriteAheadLogFile, tmp_path: Path
+    log: WriteAheadLogFile, tmp_path: Path, error_words
 ) -> None:
     for entry in entries(2):
         log.append(entry)
     before = list(read_log_file(tmp_path).entries)
     following = WriteAheadLogFile(tmp_path)
-    with full_disk(), pytest.raises(BackendError, match="make room on its disk, and try again"):
+    with full_disk(), error_words(BackendError):
         following.begin(FIRST)
     assert list(read_log_file(tmp_path).entries) == before
     following.begin(FIRST)

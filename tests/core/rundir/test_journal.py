@@ -97,7 +97,7 @@ def test_a_loss_that_is_no_number_is_read_back_as_unknown(tmp_path: Path) -> Non
 
 @for_each("name", ["at_s", "window_s", "iter_s", "cpu_cores", "memory_mib", "parameter_mib", "copy_mib"])
 @for_each("value", [float("nan"), float("inf")])
-def test_a_report_without_finite_measurements_is_refused(name: str, value: float) -> None:
+def test_a_report_without_finite_measurements_is_refused(name: str, value: float, error_words) -> None:
     fields = {
         "at_s": 1.0,
         "window_s": 1.0,
@@ -107,7 +107,7 @@ def test_a_report_without_finite_measurements_is_refused(name: str, value: float
         "parameter_mib": 0.0,
         "copy_mib": 0.0,
     }
-    with pytest.raises(InvalidValueError, match=f"{name} must be a finite number"):
+    with error_words(InvalidValueError):
         NodeSample("w", Role.WORKER, n_iter=1, n_sample=1, split=TimeSplit(), **(fields | {name: value}))
 
 
@@ -209,7 +209,7 @@ def test_a_journal_that_could_not_be_written_is_whole_again_with_the_next_segmen
     journal.close()
     assert read_snapshot(segments(tmp_path)[-1].snapshot) == b"all of it"
     assert list(read_journal(tmp_path / "journal-000001.jsonl")) == [_reported(77.0)]
-    assert caplog.text.count("is incomplete from here on") == 1
+    assert caplog.text.count("is incomplete from") == 1
 
 
 def test_the_journal_of_an_ended_job_is_compressed_and_says_the_same(tmp_path: Path) -> None:

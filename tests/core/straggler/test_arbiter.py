@@ -58,11 +58,13 @@ def test_what_is_admitted_keeps_its_reason():
     assert order == Order(sizes(), "because")
 
 
-def test_restarts_of_a_quarter_go_together_and_the_others_wait():
+def test_restarts_of_a_quarter_go_together_and_the_others_wait(words):
     slow = [f"worker-{i}" for i in range(4)]
     done, refused = judged([kill(node) for node in slow], facts(slow=slow))
     assert done == [kill("worker-0"), kill("worker-1")]
-    assert refused == ["at most 2 of 8 workers are restarted at once"] * 2
+    (why,) = set(refused)
+    assert why == words
+    assert len(refused) == 2
 
 
 def test_of_three_workers_one_is_restarted():
@@ -101,11 +103,11 @@ def test_a_busy_cluster_still_lets_sizes_be_adjusted():
     assert judged([sizes()], facts(is_busy=True))[0] == [sizes()]
 
 
-def test_a_slow_ps_gives_buckets_away_first_and_is_replaced_when_that_is_not_enough():
+def test_a_slow_ps_gives_buckets_away_first_and_is_replaced_when_that_is_not_enough(words):
     where = facts(slow=["ps-0"])
     done, refused = judged([kill("ps-0")], where)
     assert done == [MoveBuckets("ps-0")]
-    assert refused == ["ps-0 holds parameters: it gives some to the other parameter servers first"]
+    assert refused == [words]
     still = replace(where, relieved_ps=frozenset({"ps-0"}), last_at_s={"ps-0": 600.0})
     assert judged([kill("ps-0")], still)[0] == [kill("ps-0")]
 

@@ -47,9 +47,9 @@ def test_the_total_counts_accumulated_batches():
     assert action.total == 20
 
 
-def test_a_sentence_names_a_few_workers_only():
+def test_a_sentence_names_a_few_workers_only(words):
     action = AdjustBatches(tuple((f"worker-{i}", 1) for i in range(1_000)))
-    assert action.words.endswith("worker-3 1 and 996 more")
+    assert action.words == words
 
 
 @for_each(

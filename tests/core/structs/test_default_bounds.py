@@ -124,7 +124,8 @@ def test_open_bounds_survive_the_job_file_and_the_records():
     spec = JobSpec("x", bounds=PlanBounds(max_ps=3))
     assert parse_job(dump_job(spec)) == spec
     assert from_json(to_json(spec), JobSpec) == spec
-    assert parse_job("name: x\nbounds: {max_workers: null, worker_cpus: []}").bounds.open == OPEN.open
+    file = "name: x\nbounds: {max_workers: null, worker_cpus: []}"
+    assert parse_job(file).bounds.open == OPEN.open
 
 
 def test_planning_with_open_bounds_says_which_are_missing(error_words):

@@ -132,8 +132,8 @@ def test_iteration_time_and_throughput_are_one_equation(workers, batch, rate):
         (ModelSpec, "hidden", (10**9,)),
     ],
 )
-def test_a_number_beyond_all_reason_is_refused_with_its_bound(record, field, value):
-    with pytest.raises(InvalidValueError, match=r" must be (<= [0-9,]+|>= [0-9]+), got "):
+def test_a_number_beyond_all_reason_is_refused_with_its_bound(record, field, value, error_words):
+    with error_words(InvalidValueError):
         record(**({"name": "ads"} if record is JobSpec else {}), **{field: value})
 
 

@@ -86,11 +86,11 @@ def test_every_key_that_is_taken_is_one_of_the_schemas_of_exports(key: str, valu
         assert LABEL_KEY.fullmatch(key)
 
 
-def test_they_survive_a_job_file_and_an_error_says_the_place() -> None:
+def test_they_survive_a_job_file_and_an_error_says_the_place(error_words) -> None:
     job = parse_job("name: a\nkubernetes: {labels: [team=ads, empty=], annotations: ['note=a b']}\n")
     assert job.kubernetes.labels == ("team=ads", "empty=")
     assert parse_job(dump_job(job)) == job
-    with pytest.raises(InvalidValueError, match=r"^kubernetes: a key in labels must be"):
+    with error_words(InvalidValueError):
         parse_job("name: a\nkubernetes: {labels: ['a b=c']}\n")
 
 

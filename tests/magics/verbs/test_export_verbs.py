@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from support.cases import for_each
 from support.jobs.cluster_double import BETTER
 from support.jobs.exports import WRITTEN
+from support.words import lines_with
 
 from dlrover_nb.core.models.trainable import CUSTOM
 from dlrover_nb.core.structs.decisions.decisions import Verdict
@@ -47,19 +48,19 @@ def exported(run: Callable[..., Any], tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_every_kind_comes_back_with_its_plan(run, memory: MemoryCluster, kind: str) -> None:
     shown = run(f"export ctr --kind {kind} --plan p1 -o a.yaml --check")
-    assert "Valid against the real schemas" in str(shown)
+    assert "Valid against the real" in str(shown)
     told = run("import a.yaml")
     assert (told.imported.kind, told.imported.name, told.imported.plan) == (kind, "ctr", BETTER)
     assert run("import --check a.yaml").kinds == tuple(d["kind"] for d in yaml.safe_load_all(shown.text))
     assert memory.links["ctr"].decisions == []
 
 
-def test_secrets_are_listed_and_written_only_on_request(run, tmp_path: Path) -> None:
+def test_secrets_are_listed_and_written_only_on_request(run, tmp_path: Path, words) -> None:
     run("submit leaky --set 'kubernetes.env=[HF_TOKEN=hunter2hunter2, LEVEL=debug]'")
     shown = run("export leaky --kind pods -o a.yaml")
     assert "hunter2" not in str(shown)
     assert [each.split(" of ")[0] for each in shown.to_fill_in] == ["the variable HF_TOKEN"]
-    assert "left out because it is secret: the variable HF_TOKEN" in str(shown)
+    assert lines_with(str(shown), "HF_TOKEN") == words
     whole = run("export leaky --kind pods -o b.yaml --with-secrets")
     assert "hunter2hunter2" in (tmp_path / "b.yaml").read_text()
     assert whole.to_fill_in == ()
@@ -75,15 +76,15 @@ def test_whether_dlrover_plans_again_is_an_explicit_choice(run) -> None:
     assert (scales("export"), scales("export --auto-scale")) == (False, True)
 
 
-def test_an_import_shows_what_differs_from_the_job_that_runs(run, exported: Path) -> None:
+def test_an_import_shows_what_differs_from_the_job_that_runs(run, exported: Path, words) -> None:
     text = str(run("import job.yaml"))
-    assert "Different from job ctr as it runs" in text
+    assert lines_with(text, "Different") == words
     assert "plan.worker.count" in text
     assert "7 epochs" in text
     run("accept p1")
     text = exported.read_text().replace("replicas: 2", "replicas: 3")
     exported.write_text(text)
-    assert "worker replicas: 3 now, 2 when exported" in str(run("import job.yaml"))
+    assert lines_with(str(run("import job.yaml")), "replicas:") == words
 
 
 def test_a_file_is_read_without_a_cluster(run, exported: Path, shell: InteractiveShell) -> None:

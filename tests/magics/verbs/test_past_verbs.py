@@ -126,12 +126,12 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("before", "missed"), [("help", "not connected"), ("connect ray", "no job 'views' here")]
 )
 def test_logs_of_a_job_that_is_gone_are_those_that_it_left(
-    shell: InteractiveShell, before: str, missed: str
+    shell: InteractiveShell, before: str, missed: str, error_words
 ) -> None:
     shell.run_line_magic("dlrover", before)
     for words in ("logs clicks", "logs clicks worker-0"):
         assert [line.text for line in shell.run_line_magic("dlrover", words)] == ["last words"]
-    with pytest.raises(UsageError, match="no node 'ps-0' in this job; choose from worker-0"):
+    with error_words(UsageError):
         shell.run_line_magic("dlrover", "logs clicks ps-0")
     with pytest.raises(UsageError, match=missed):
         shell.run_line_magic("dlrover", "logs views")

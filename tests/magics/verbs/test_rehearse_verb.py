@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from IPython.core.error import UsageError
+from support.words import lines_with
 
 import dlrover_nb
 from dlrover_nb.core.history.stores.quality_curves import CurveStore
@@ -58,12 +59,12 @@ def test_json_has_a_row_for_each_point_and_each_run(run, job_file):
     assert len(content["runs"]) == 2 * 2 * 2
 
 
-def test_flags_override_the_file_and_a_cell_is_a_job_too(run, shell, job_file, clicks):
+def test_flags_override_the_file_and_a_cell_is_a_job_too(run, shell, job_file, clicks, words):
     code, out, _ = run(
         "rehearse", job_file, *SHORT, "--batch-size", "64", "--optimizer", "adam", "--variation", "0.5"
     )
     assert code == 0
-    assert "adam, learning rate 0.02, batch 64" in out
+    assert lines_with(out, "adam") == words
     cell = f"name: cell\ndata: {{path: {clicks}, label: clicked}}\nbatch_size: 32\n"
     shown = shell.run_cell_magic("dlrover", f"rehearse {' '.join(SHORT)}", cell)
     assert shown.result.job == "cell"
@@ -82,7 +83,7 @@ def test_a_mistake_is_one_line_that_says_what_is_right(shell, run, job_file, tmp
     assert err == words
     code, _, err = run("rehearse", job_file, "--seeds", "1")
     assert code == 2
-    assert "seeds must be >= 2" in err
+    assert err == words
     with pytest.raises(UsageError, match="twice"):
         shell.run_cell_magic("dlrover", f"rehearse --file {job_file}", "name: x")
 

@@ -81,7 +81,7 @@ def test_a_pin_holds_until_it_is_cleared(fast):
         run("dlrover", "pin quick-start")
 
 
-def test_what_another_plan_would_bring_is_asked_and_nothing_changes(fast):
+def test_what_another_plan_would_bring_is_asked_and_nothing_changes(fast, words):
     run = fast.run_line_magic
     job = run("dlrover", "attach quick-start")
     job.wait(LIMIT_S, until="proposal")
@@ -91,7 +91,7 @@ def test_what_another_plan_would_bring_is_asked_and_nothing_changes(fast):
     assert shown.weighed[0].candidate is not None
     assert "(simulated)" in str(shown)
     refusal = run("dlrover", "whatif quick-start --workers 9000").weighed[0].refusal
-    assert "workers of this size would fit" in refusal
+    assert refusal == words
     told = run("dlrover", "why quick-start")
     after = job.snapshot()
     assert told.explanation.proposal in {p.id for p in after.proposals}
@@ -135,16 +135,16 @@ def test_all_jobs_are_followed_in_one_view(simulated):
     assert simulated.run_line_magic("dlrover", "dash quick-start")
 
 
-def test_no_history_is_kept_of_a_simulated_job(simulated):
-    with pytest.raises(NotFoundError, match="is simulated: no history is kept of it"):
+def test_no_history_is_kept_of_a_simulated_job(simulated, error_words):
+    with error_words(NotFoundError):
         simulated.run_line_magic("dlrover", "attach quick-start").history()
-    with pytest.raises(UsageError, match="is simulated: no history is kept of it"):
+    with error_words(UsageError):
         simulated.run_line_magic("dlrover", "history quick-start")
 
 
-def test_a_simulated_job_has_no_shard_to_decide_about(simulated):
+def test_a_simulated_job_has_no_shard_to_decide_about(simulated, error_words):
     assert "Shards of quick-start (simulated)" in str(simulated.run_line_magic("dlrover", "shards"))
-    with pytest.raises(UsageError, match="none is: this job is simulated"):
+    with error_words(UsageError):
         simulated.run_line_magic("dlrover", "shards --skip 1")
 
 
@@ -153,8 +153,8 @@ def test_a_submit_says_which_plans_the_cluster_allows(simulated):
     named = "--set bounds.max_workers=3 --set bounds.max_ps=1 --set bounds.worker_cpus=[1]"
     first = run("dlrover", f"submit partly --epochs 100000 {named}").first
     shown = " ".join(str(first).split())
-    assert "Plans may have up to 3 workers of 1 core and 1 PS of 0.25 to" in shown
-    assert "ps_cpus follow from the cluster" in shown
+    assert "up to 3 workers of" in shown
+    assert "ps_cpus follow from" in shown
     whole = run("dlrover", f"submit wholly --epochs 100000 {named} --set bounds.ps_cpus=[1]").first
     assert "from the cluster" not in " ".join(str(whole).split())
 
@@ -165,12 +165,12 @@ def test_a_submit_speaks_of_its_deadline_and_status_of_what_can_be_promised(fast
     assert "Deadline" in str(job.first)
     until(lambda: job.snapshot().deadline, "an outlook by the first fit")
     shown = " ".join(str(job.status()).split())
-    assert "no plan reaches 90 %" in shown
+    assert "no plan reaches" in shown
     assert "earliest possible end" in shown
 
 
-def test_no_server_is_started_for_a_cluster_of_this_kernel(simulated):
-    with pytest.raises(UsageError, match="a simulated cluster lives in this kernel"):
+def test_no_server_is_started_for_a_cluster_of_this_kernel(simulated, error_words):
+    with error_words(UsageError):
         simulated.run_line_magic("dlrover", "serve")
     with pytest.raises(UsageError, match="has started no dashboard"):
         simulated.run_line_magic("dlrover", "serve --stop")

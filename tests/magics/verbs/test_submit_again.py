@@ -76,13 +76,13 @@ def test_code_without_a_name_cannot_be_submitted_by_a_command(words) -> None:
 
 
 @pytest.mark.parametrize("line", ["accept ctr", "scale ctr --workers 2", "undo ctr", "mode ctr auto"])
-def test_steering_an_ended_job_names_the_command_that_runs_it_again(memory: MemoryCluster, line: str) -> None:
+def test_steering_an_ended_job_names_the_command_that_runs_it_again(
+    memory: MemoryCluster, line: str, error_words
+) -> None:
     commands = Commands(memory.connect, auto_connect=True)
     commands.run(GRAMMAR.parse_line("submit ctr --epochs 7"))
     memory.links["ctr"].end(JobPhase.SUCCEEDED)
-    with pytest.raises(
-        StaleDecisionError, match="job ctr has succeeded, so there is nothing left to decide; "
-    ) as caught:
+    with error_words(StaleDecisionError) as caught:
         commands.run(GRAMMAR.parse_line(line))
     command = str(caught.value).split("`")[1]
     assert shlex.split(command)[:2] == ["submit", "ctr"]

@@ -13,9 +13,8 @@ from support.jobs import builders as b
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.views.snapshot import Evaluation, EvaluationRound, SeriesChunk
 from dlrover_nb.widgets.charts import CHARTS, curve, front, memory, throughput
-from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure
+from dlrover_nb.widgets.live.live_charts.live_figure import LiveFigure, Throttle
 from dlrover_nb.widgets.live.live_charts.live_series import keyed
-from dlrover_nb.widgets.live.live_charts.redraw_limit import Throttle
 from dlrover_nb.widgets.live.live_charts.sources import with_gaps
 from dlrover_nb.widgets.series import Window
 from dlrover_nb.widgets.svg.marks import Area, Band, Line

@@ -145,7 +145,7 @@ def test_an_unreachable_cluster_is_told_and_recovers(cluster, view_model, clock)
     clock[0] += 7
     view_model.fetch()
     told = view_model.state()
-    assert (told.error, told.silent_s) == ("Ray cannot be reached; connect again", 7.0)
+    assert (told.error, told.silent_s) == (cluster.error, 7.0)
     assert len(told.jobs) == 2
     cluster.error = ""
     view_model.fetch()

@@ -50,7 +50,7 @@ class CurveStore(Store):
     def curves(self, *, optimizer: str | None = None, limit: int = 300) -> tuple[JobCurve, ...]:
         """Return the newest curves of all jobs, newest first; of one optimizer where it is given.
 
-        `core.warmstart.similar_curves` chooses among them those of jobs like another one.
+        `core.warmstart.curves_of_job` chooses among them those of jobs like another one.
         """
         query = select(quality_curves.c.record)
         if optimizer is not None:

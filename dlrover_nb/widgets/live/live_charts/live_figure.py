@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -9,7 +10,6 @@ from bokeh.layouts import column, row
 
 from dlrover_nb.widgets.live.live_charts.live_plot import LivePlot
 from dlrover_nb.widgets.live.live_charts.live_strips import LiveStrips
-from dlrover_nb.widgets.live.live_charts.redraw_limit import Throttle
 from dlrover_nb.widgets.svg.marks import Plot, Strips
 from dlrover_nb.widgets.svg.single import single
 
@@ -110,3 +110,29 @@ def _layout(panels: list[LivePlot | LiveStrips], n_column: int) -> Any:  # noqa:
         return panels[0].root
     layout = row if n_column > 1 else column
     return layout(*(panel.root for panel in panels), sizing_mode="stretch_width")
+
+
+class Throttle:
+    """Decides when a chart of telemetry is due: with few reports each second, with 100,000 less often.
+
+    Sixty thousand reports take 50 ms to sort into buckets of half a minute, in which a second changes next to
+    nothing. The newest reports are always drawn once no more arrive.
+    """
+
+    ROWS_PER_S = 5000  # rows for which a chart waits a second longer
+
+    def __init__(self) -> None:
+        self._seen = self._drawn = -1
+        self._newest_s = -math.inf
+
+    def is_due(self, series: SeriesChunk | None) -> bool:
+        """Return whether to draw these rows now; the caller then draws them."""
+        at_s = series.node.get("at_s", ()) if series else ()
+        cursor = series.cursor if series else 0
+        newest_s = float(at_s[-1]) if at_s else -math.inf
+        rests, self._seen = cursor == self._seen and cursor != self._drawn, cursor
+        waits = newest_s - self._newest_s < len(at_s) // self.ROWS_PER_S and newest_s >= self._newest_s
+        if waits and not rests:
+            return False
+        self._drawn, self._newest_s = cursor, newest_s
+        return True

@@ -69,10 +69,12 @@ def test_a_server_that_cannot_be_connected_is_given_up_sooner_than_one_that_says
     assert time.now_s() == 25.0
 
 
-def test_who_connects_is_told_soon_that_no_server_answers(time: VirtualTime, silent: str) -> None:
+def test_who_connects_is_told_soon_that_no_server_answers(
+    time: VirtualTime, silent: str, error_words
+) -> None:
     del silent
     cluster = as_shipped(f"{HERE}.cluster", time)
-    with pytest.raises(Unreachable, match=r"did not answer within 3 s.*check the network"):
+    with error_words(Unreachable):
         cluster.connect_kubernetes()
     assert time.now_s() == 3.0
 

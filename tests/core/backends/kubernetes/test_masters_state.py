@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import uuid
 from dataclasses import replace
@@ -26,6 +27,10 @@ JOB = PodJob(JobSpec("rows"), None, "0123abcd", "public", "secret-key", "the-tok
 FOLDER = "/dlrover-nb/state/rows-0123abcd"
 
 
+def of_any_user(text: str) -> str:
+    return text.replace(f"user {os.getuid()},", "user UID,")
+
+
 @pytest.fixture
 def broken(monkeypatch):
     def break_with(error, *, begun=False):
@@ -40,10 +45,10 @@ def broken(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [EACCES, EROFS])
-def test_a_job_that_may_not_write_its_run_folder_has_failed_and_says_so(broken, number):
+def test_a_job_that_may_not_write_its_run_folder_has_failed_and_says_so(broken, number, words):
     last = broken(OSError(number, "not for you", FOLDER))
     assert last.phase is JobPhase.FAILED
-    assert f"got: not for you ({FOLDER})" in last.message
+    assert of_any_user(last.message) == words
     assert len(last.message.splitlines()) == 1
 
 
@@ -86,15 +91,14 @@ def test_a_job_that_has_not_begun_needs_no_run_folder():
     PodMaster(JOB, Namespace([]), ip="10.0.0.1")._check_first({"metadata": {"annotations": {}}})
 
 
-def test_a_masters_program_that_meets_a_full_volume_says_it_in_one_line(monkeypatch, caplog):
+def test_a_masters_program_that_meets_a_full_volume_says_it_in_one_line(monkeypatch, caplog, words):
     def full():
         raise OSError(ENOSPC, "No space left on device")
 
     monkeypatch.setattr(program, "read_pod_job", full)
     assert program.main() == 1
     (told,) = caplog.messages
-    assert "expected the volume at /dlrover-nb/state to be writable for user" in told
-    assert "No space left on device" in told
+    assert of_any_user(told) == words
 
 
 class Driver:

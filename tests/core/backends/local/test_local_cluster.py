@@ -134,7 +134,7 @@ def test_a_master_killed_with_its_supervisor_is_started_by_the_next_call_and_kee
 
 
 @pytest.mark.release
-def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(running):
+def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(running, words):
     folder, nodes, told = running.link.folder, node_pids(running), []
     kill_for_good(folder)
     newest = segments(folder)[-1]
@@ -143,10 +143,8 @@ def test_who_waits_for_a_master_that_reads_a_long_journal_is_told_how_far_it_is(
         journal.write(b"\n" + (last + b"\n") * (2 * SEGMENT_BYTES // len(last)))
     with listening(told.append):
         assert running.snapshot().phase is JobPhase.TRAINING
-    assert told
-    assert all(
-        re.fullmatch(r"the master of job quick, which reads its journal: \d+ of \d+ MB", t) for t in told
-    )
+    (form,) = {re.sub(r"\d+", "N", text) for text in told}
+    assert form == words
     assert node_pids(running) == nodes
     assert not (folder / PROGRESS).exists()
     until(lambda: segments(folder)[-1].number == newest.number + 1, what="another segment")

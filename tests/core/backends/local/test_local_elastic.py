@@ -160,7 +160,7 @@ def test_every_row_is_trained_once_in_each_pass_whoever_dies_or_comes(local, tmp
 
 
 @pytest.mark.release
-def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path):
+def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(local, tmp_path, error_words):
     worker = ExternalRole((sys.executable, "-c", COUNTS, str(N_ROW), str(tmp_path)))
     foreign = ExternalSpec(worker, N_ROW, framework=Framework.DDP)
     spec = JobSpec("sized", plan=plan(2), foreign=foreign, batch_size=8, shard_batches=10, mode=Mode.MANUAL)
@@ -175,7 +175,7 @@ def test_workers_get_other_cores_one_at_a_time_and_every_row_is_trained_once(loc
     closed = until(lambda: (m := handle.snapshot().mitigations) and m[-1].closed_at_s and m[-1], what="it")
     assert closed.status is ProposalStatus.APPLIED, closed.note
     larger = ResourcePlan(RolePlan(2, 0.75, 1024), RolePlan(1, 0.25, 512))
-    with pytest.raises(InvalidValueError, match=r"it has 0\.25 cpu and 512 MiB"):
+    with error_words(InvalidValueError):
         handle.decide(Scale.to(ResourcePlan(larger.worker, RolePlan(1, 0.5, 512))))
     handle.decide(Scale.to(larger))
     fewest = 2

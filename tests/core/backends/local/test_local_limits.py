@@ -82,7 +82,7 @@ def test_a_master_that_does_not_answer_a_call_is_given_up(
 
 
 def test_masters_that_hang_delay_a_list_of_jobs_once_and_not_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words
 ) -> None:
     """Each call ends when as many are waiting as there are jobs."""
     runs = {f"job-{i}": tmp_path / f"{i}" for i in range(40)}
@@ -104,7 +104,8 @@ def test_masters_that_hang_delay_a_list_of_jobs_once_and_not_one_after_the_other
     monkeypatch.setattr(local_cluster, "past_jobs", list)
     listed = local_cluster.LocalCluster().jobs()
     assert {each.name for each in listed} == runs.keys()
-    assert {each.message for each in listed} == {"not within 2 s; its master is busy or stopped"}
+    (message,) = {each.message for each in listed}
+    assert message == words
 
 
 class Ending:
@@ -127,11 +128,9 @@ def end_master(ends_at_s: float) -> None:
     cluster._end_master("the-folder")
 
 
-def test_the_master_of_an_ended_job_is_given_a_minute_to_put_it_away() -> None:
+def test_the_master_of_an_ended_job_is_given_a_minute_to_put_it_away(error_words) -> None:
     end_master(59.9)
-    with pytest.raises(
-        BackendError, match=rf"^the master in the-folder \(process {1 << 30}\) does not end; try again$"
-    ):
+    with error_words(BackendError):
         end_master(60.1)
 
 
@@ -147,9 +146,9 @@ def close_backend(ends_at_s: float, folder: Path) -> VirtualTime:
 
 
 def test_a_killed_node_is_waited_for_and_one_that_hangs_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, words
 ) -> None:
     assert close_backend(5.0, tmp_path).now_s() == 5.0
     assert not caplog.messages
     assert close_backend(5.1, tmp_path).now_s() == 5.0
-    assert caplog.messages == [f"ps-0 (pid {1 << 30}) does not end; it may hang in the kernel"]
+    assert caplog.messages == [words]

@@ -126,9 +126,7 @@ def test_masters_that_die_at_once_are_given_up_and_it_is_said(
     night.pass_by()
     assert not night.lasts
     assert night.n_begun == 1 + len(PAUSES_S)
-    assert night.words[-1].startswith(
-        "its master was restarted 5 times within 10 minutes and ended each time"
-    )
+    assert f"restarted {len(PAUSES_S)} times" in night.words[-1]
     assert night.words[-1].endswith(master_supervisor.how_ended(code))
 
 
@@ -153,13 +151,12 @@ def test_a_job_that_never_began_is_left_to_the_client_that_submits_it(tmp_path: 
     assert (night.n_begun, night.words[-1]) == (1, "")
 
 
-def test_the_words_say_what_happened_and_when_it_goes_on(tmp_path: Path) -> None:
+def test_the_words_say_what_happened_and_when_it_goes_on(tmp_path: Path, words) -> None:
     night = Night(tmp_path, 3.0)
     night.time.at(6.5, (tmp_path / END).touch)
     night.pass_by()
-    how = "its master was killed by signal 9 (SIGKILL), perhaps because the machine was out of memory; "
     assert night.n_begun == 2
-    assert night.words == [how + "restarting it now", "", how + "restarting it in 5 s"]
+    assert night.words == [words, "", words]
 
 
 @pytest.mark.parametrize("what", ["ended", "deleted", "a client's master"])
@@ -196,7 +193,7 @@ def test_a_killed_process_is_started_again_with_the_reason_and_its_orderly_end_i
         until(lambda: (note := read_supervisor(tmp_path)) and note.words, what="the end of the first")
         assert local_cluster._goes_on(tmp_path)
         text = local_cluster._why_without("ads", tmp_path)
-        assert text.endswith("(SIGKILL), perhaps because the machine was out of memory; restarting it now")
+        assert text.partition(" UTC: ")[2] == words
         (tmp_path / "was read").touch()
         until((tmp_path / END).exists, what="the second")
         assert not supervisor.wait()
@@ -217,12 +214,12 @@ def test_a_supervisor_is_ended_with_the_master_that_it_runs(tmp_path: Path) -> N
         os.kill(master, 0)
 
 
-def test_a_killed_supervisor_promises_nothing(tmp_path: Path) -> None:
+def test_a_killed_supervisor_promises_nothing(tmp_path: Path, words) -> None:
     with supervisor_of(tmp_path, DYING) as supervisor:
         until(lambda: (n := read_supervisor(tmp_path)) and n.words.endswith(" in 5 s"), what="the pause")
         supervisor.kill()
     assert not local_cluster._goes_on(tmp_path)
-    assert local_cluster._why_without("ads", tmp_path) == "its master was killed; attach ads"
+    assert local_cluster._why_without("ads", tmp_path) == words
 
 
 # a real job

@@ -80,13 +80,13 @@ def refused(call):
     raise AssertionError(f"Ray is asked: {call}")
 
 
-def test_a_master_of_the_head_that_runs_is_asked_and_listed_without_ray(head, run):
+def test_a_master_of_the_head_that_runs_is_asked_and_listed_without_ray(head, run, error_words):
     name = snapshot().spec.name
     cluster = LocalRay(head)
     assert cluster.job(name).snapshot() == snapshot()
     assert [summary.name for summary in cluster.live_jobs()] == [name]
     assert name in [summary.name for summary in cluster.jobs()]
-    with pytest.raises(NotFoundError, match=f"no job 'nope' at 127.0.0.1:1; jobs here: {name}"):
+    with error_words(NotFoundError):
         cluster.job("nope")
 
 
@@ -176,6 +176,6 @@ def test_a_call_of_a_shell_loads_no_ray_for_a_job_of_the_local_head(run, head):
     assert done.stdout.split() == [snapshot().spec.name] * 2 + ["False"]
 
 
-def test_without_a_head_there_are_no_jobs_and_none_is_started():
-    with pytest.raises(NotFoundError, match="no local Ray is running here"):
+def test_without_a_head_there_are_no_jobs_and_none_is_started(error_words):
+    with error_words(NotFoundError):
         connect("ray", start=False)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from ray.exceptions import GetTimeoutError, RayActorError
 from support.virtual_time import VirtualTime, as_shipped
+from support.words import lines_with
 
 from dlrover_nb.core.backends.ray import cluster as ray_cluster
 from dlrover_nb.core.backends.ray.gang import bundle
@@ -127,7 +128,7 @@ def test_a_local_ray_with_a_silent_job_is_not_ended_without_force(cluster, error
         ray_cluster.RayCluster.shutdown(cluster)
 
 
-def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster):
+def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster, words):
     starting = ray_cluster._summary(Silent(AWAY), "master")
     assert (starting.phase, starting.started_at_s, starting.message) == (JobPhase.STARTING, 1.8e9, str(AWAY))
     gone = ray_cluster._summary(Silent(GONE), "master")
@@ -135,7 +136,7 @@ def test_a_list_of_jobs_says_that_one_gives_no_answer_yet(cluster):
     assert "%" not in jobs_view([gone]).text(), "it is not known how far it came"
     said = jobs_view([starting]).text()
     assert "starting (no answer)" in said
-    assert "No answer from ads: no answer within 30 s" in said
+    assert lines_with(said, "No answer") == words
     assert "1970-01-01" not in said
 
 
@@ -150,7 +151,7 @@ def test_a_list_of_jobs_waits_for_no_silent_master_alone(cluster, monkeypatch):
     assert {each.phase for each in listed} == {JobPhase.STARTING}
 
 
-def test_a_list_of_jobs_waits_for_masters_as_long_as_the_limit_says(time):
+def test_a_list_of_jobs_waits_for_masters_as_long_as_the_limit_says(time, words):
     summaries = as_shipped(f"{HERE}.summaries", time)
 
     def wait(asked, *, num_returns, timeout):
@@ -163,7 +164,7 @@ def test_a_list_of_jobs_waits_for_masters_as_long_as_the_limit_says(time):
     poll = summaries.SummaryPoll(lambda _: actor)
     assert poll.call(["ads"]) == ()
     assert time.now_s() == 2.0
-    assert poll.silent == {"ads": "not within 2 s; its master starts, or is busy"}
+    assert poll.silent == {"ads": words}
 
 
 def test_the_jobs_of_a_ray_that_does_not_answer_are_given_up(time, monkeypatch, error_words):

@@ -126,7 +126,7 @@ def test_an_accepted_proposal_is_applied_and_a_second_answer_to_it_is_stale(clus
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
 
 
-def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster):
+def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster, error_words):
     handle = cluster.add(job())
     proposal = handle.wait(LIMIT_S, until=Until.PROPOSAL).open_proposal
     huge = replace(PLAN, worker=RolePlan(900, 1.0, 2048))
@@ -134,7 +134,7 @@ def test_sliders_ask_what_plans_would_bring_while_the_simulation_goes_on(cluster
     assert wanted.refusal == ""
     assert wanted.candidate.prediction.samples_per_s > same.candidate.prediction.samples_per_s
     assert "already runs" in same.refusal
-    with pytest.raises(CapacityError, match="must fit on the machines") as told:
+    with error_words(CapacityError) as told:
         handle.decide(Scale.to(huge))
     assert str(told.value) == refused.refusal
     explained = handle.explain(proposal.id)
@@ -153,7 +153,7 @@ def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     accepted = handle.decide(Accept(proposal.id))
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
     handle.decide(SetMode(Mode.MANUAL))
-    with pytest.raises(StaleDecisionError, match=r"was followed by d2 \(mode manual by"):
+    with pytest.raises(StaleDecisionError, match=r"by d2 \(mode manual"):
         handle.decide(Undo(accepted.id))
     handle.decide(Undo("d2"))
     assert handle.snapshot().mode is Mode.SUGGEST

@@ -116,7 +116,7 @@ def test_search_goes_on_in_the_new_room(make_job):
     assert all(plan.total_cpu <= 1.5 for plan in targets)
 
 
-def test_no_plan_exceeds_the_size_that_the_cluster_lets_a_node_have(make_job):
+def test_no_plan_exceeds_the_size_that_the_cluster_lets_a_node_have(make_job, error_words):
     job = make_job(mode=Mode.AUTO)
     job.train(14)
     words = "maximum cpu usage per Container is 500m"
@@ -127,7 +127,7 @@ def test_no_plan_exceeds_the_size_that_the_cluster_lets_a_node_have(make_job):
     assert targets
     assert all(max(plan.worker.cpu, plan.ps.cpu) <= 0.5 for plan in targets)
     larger = replace(targets[-1], worker=replace(targets[-1].worker, cpu=1.0))
-    with pytest.raises(CapacityError, match=f"one node have at most 0.5 cores .{words}.*within its limits"):
+    with error_words(CapacityError):
         job.decide(Verdict.SCALE, plan=larger)
 
 
@@ -288,7 +288,7 @@ def test_an_infeasible_deadline_is_told_at_the_submission_where_similar_jobs_are
     assert not told.is_feasible
     assert told.left_s == 1.0
     assert told.earliest_s > 1.0
-    assert any("no plan reaches 90 %" in line and "earliest possible end" in line for line in job.view.story)
+    assert any("no plan reaches 90" in line and "earliest possible end" in line for line in job.view.story)
 
 
 def test_without_any_knowledge_the_deadline_is_told_by_the_first_fit(make_job):

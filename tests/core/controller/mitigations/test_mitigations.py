@@ -148,11 +148,11 @@ def test_sizes_that_differ_materially_supersede_the_open_ones():
 
 @pytest.mark.more
 @pytest.mark.parametrize("mode", [Mode.SUGGEST, Mode.AUTO])
-def test_of_other_programs_a_slow_worker_is_restarted(mode):
+def test_of_other_programs_a_slow_worker_is_restarted(mode, error_words):
     job = slow_job(mode=mode, foreign=PROGRAMS)
     assert [words for words, _ in job.statuses] == ["restart worker-2"]
     assert actions(job.orders) == (["restart worker-2"] if mode is Mode.AUTO else [])
-    with pytest.raises(InvalidValueError, match=r"runs its own programs.* got: restart ps-0"):
+    with error_words(InvalidValueError):
         job.order(KillRestart("ps-0", Role.PS))
 
 
@@ -269,7 +269,7 @@ def test_an_action_that_fails_says_why_and_is_not_repeated_at_once():
     assert job.view.mitigations[0].note == "no room was found"
     job.run(30)
     assert job.statuses == [("restart worker-2", "failed")]
-    assert len(job.told("restart worker-2: not now, because the last action on worker-2 was")) == 1
+    assert len(job.told("restart worker-2: not now")) == 1
     job.run(60)
     assert len(job.statuses) == 2, "once the cool-down is over"
 
@@ -403,7 +403,7 @@ def test_a_refusal_is_told_once_per_node_and_spell():
     for n_spell in (1, 2):
         job.end()
         job.run(30)
-        assert len(job.told("not now, because the last action on worker-2")) == n_spell
+        assert len(job.told("last action on worker-2")) == n_spell
         job.slow = {}
         job.run(70)
         job.slow = {"worker-2": 3.0}
@@ -532,7 +532,6 @@ def test_a_change_of_plan_by_a_user_ends_the_open_action_and_the_one_under_way()
 def test_a_plan_that_nobody_ordered_ends_the_action_under_way(words):
     job = slow_job(mode=Mode.AUTO)
     job.tell(PlanApplied(job.at_s, plan_of(3), 1.0))
-    assert "3w x 0.25 + 2p" in job.view.mitigations[-1].note
     assert job.view.mitigations[-1].note == words
     assert job.controller.acting is None
 

@@ -156,7 +156,7 @@ def test_what_cannot_be_computed_elsewhere_says_why(asker: Asker, monkeypatch: p
     assert "/no/such/python" in asker.receive().error
     monkeypatch.setattr(sys, "executable", "/bin/false")
     asker.ask(3)
-    assert asker.receive().error.startswith("its process for that has ended (exit code")
+    assert "has ended (exit code" in asker.receive().error
     monkeypatch.undo()
     asker.ask(4)
     assert asker.receive() == Computed(1.0, 4)
@@ -176,7 +176,7 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
 
 
 def test_an_answer_is_waited_for_as_long_as_the_limit_says(
-    asker: Asker, monkeypatch: pytest.MonkeyPatch
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, words
 ) -> None:
     clock, given_up = ManualClock(), list[str]()
     monkeypatch.setattr(asker.computing, "_now_s", clock.now_s)
@@ -188,7 +188,7 @@ def test_an_answer_is_waited_for_as_long_as_the_limit_says(
     assert not given_up
     clock.advance(0.1)
     asker.computing.attend()
-    assert given_up == ["no answer within 60 s"]
+    assert given_up == [words]
 
 
 def test_it_ends_with_the_process_that_asks() -> None:
@@ -209,7 +209,7 @@ def test_a_real_job_whose_process_is_killed_trains_on_and_can_be_replayed(
     [child] = until(children)
     os.kill(child.pid, signal.SIGKILL)
     job.until(lambda now: now.proposals and now.front)
-    assert not job.story_has("computes fits and advice itself")
+    assert not job.story_has("advice itself")
     job.driver.stop("ada", "seen")
     end = job.until_end()
     assert end.phase is JobPhase.STOPPED, end.message

@@ -178,14 +178,16 @@ def test_an_order_that_fails_is_not_the_answer_to_a_users_command(error_words) -
     assert len(run.carried_out) > n_before, "nothing of the failed order blocks the last ones"
 
 
-def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_ends_nothing(caplog) -> None:
+def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_ends_nothing(
+    caplog, words
+) -> None:
     run = Run(own())
     run.plans = [BatchChoice((("worker-1", 256),), "auto"), BatchChoice((("worker-9", 256),), "auto")]
     run.take((Emit(Ticked(run.at_s)),))
-    assert "batch sizes were not changed: expected batch sizes of worker-0, worker-1" in caplog.text
+    assert caplog.messages == words
     assert not any("batch sizes" in str(each) for each in run.carried_out)
     run.take((Emit(Ticked(run.at_s)),))
-    assert any("auto sets batch sizes: worker-1 256" in str(each) for each in run.carried_out)
+    assert any("batch sizes: worker-1 256" in str(each) for each in run.carried_out)
 
 
 @pytest.mark.parametrize("kind", MASTERS)

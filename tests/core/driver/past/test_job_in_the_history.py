@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from support.driver.driver_world import DriverWorld
 
 
-def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[..., DriverWorld]) -> None:
+def test_a_job_leaves_proposals_decisions_outcomes_and_series(
+    play: Callable[..., DriverWorld], words
+) -> None:
     job = play(n_epoch=200, mode=Mode.SUGGEST)
     now = job.until(lambda now: now.open_proposal)
     proposal = now.open_proposal
@@ -33,7 +35,7 @@ def test_a_job_leaves_proposals_decisions_outcomes_and_series(play: Callable[...
     end = job.until_end()
 
     kept = history_queries.run_history("real", url=job.history)
-    assert (kept.run.phase, kept.run.message) == (JobPhase.STOPPED, "stopped by ada: seen enough")
+    assert (kept.run.phase, kept.run.message) == (JobPhase.STOPPED, words)
     assert kept.run.spec == end.spec
     assert kept.run.ended_at_s is not None
     assert kept.proposals == end.proposals

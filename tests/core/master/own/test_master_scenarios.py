@@ -301,7 +301,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted_and_training_goes_on(where
     assert world.master.phase is JobPhase.SUCCEEDED
     trained_every_row(world)
     notes = [e.message for e in world.told(PhaseChanged) if isinstance(e, PhaseChanged)]
-    assert any("could not be written" in note and "No space left on device" in note for note in notes)
+    assert any("could not be written" in note and "No space left" in note for note in notes)
 
 
 def test_a_change_of_ps_that_cannot_be_saved_fails_the_plan_and_keeps_the_job() -> None:
@@ -439,11 +439,12 @@ def test_a_plan_that_runs_already_is_told_as_applied() -> None:
     assert Emit(PlanApplied(world.at_s, plan(), 0.0)) in orders
 
 
-def test_a_target_after_the_last_row_is_refused() -> None:
+def test_a_target_after_the_last_row_is_refused(words) -> None:
     world = World(spec(), features(400, 4000))
     world.run_until(lambda: world.master.phase is JobPhase.EVALUATING)
     orders = world.master.set_target(plan(2, 1), world.at_s)
-    assert Emit(PlanFailed(world.at_s, plan(2, 1), "all rows are trained already")) in orders
+    (failed,) = (o.event for o in orders if isinstance(o, Emit) and isinstance(o.event, PlanFailed))
+    assert failed == PlanFailed(world.at_s, plan(2, 1), words)
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
 

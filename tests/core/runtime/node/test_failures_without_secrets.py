@@ -24,4 +24,5 @@ def test_a_failed_node_reports_no_secret() -> None:
     with pytest.raises(RuntimeError), _report_failures(agent, config):
         raise RuntimeError(f"the hub refused {SECRET}, and s3://KEY:pl4nt3d-url@bucket too")
     (failed,) = sent
-    assert failed.why == (f"RuntimeError: the hub refused {PLACEHOLDER}, and s3://{PLACEHOLDER}@bucket too")
+    redacted = f"RuntimeError: the hub refused {PLACEHOLDER}, and s3://{PLACEHOLDER}@bucket too"
+    assert failed.why == redacted

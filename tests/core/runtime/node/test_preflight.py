@@ -82,9 +82,7 @@ def test_own_model_and_rows_are_named_counted_and_written(tmp_path):
 def test_the_short_last_batch_is_tried_too():
     spec = replace(SPEC, batch_size=10, data=replace(SPEC.data, holdout=0.0))
     assert validate_job(spec, model=Batchwise, data=rows(102)).spec.model.n_dense == 4
-    with pytest.raises(
-        InvalidValueError, match="Batchwise on 1 sample rows failed: ValueError: Expected more"
-    ):
+    with pytest.raises(InvalidValueError, match="1 sample rows failed"):
         validate_job(spec, model=Batchwise, data=rows(101))
 
 
@@ -114,10 +112,10 @@ def test_installed_code_is_imported_and_tried():
         validate_job(spec)
 
 
-def test_code_of_an_earlier_job_is_asked_for_again():
+def test_code_of_an_earlier_job_is_asked_for_again(error_words):
     data = DataSpec(DataFormat.OWN, "pickle:" + "0" * 64)
     for spec in (replace(SPEC, data=data), replace(SPEC, model=ModelSpec(name="custom", code=data.path))):
-        with pytest.raises(InvalidValueError, match="give the object itself as"):
+        with error_words(InvalidValueError):
             validate_job(spec)
 
 
@@ -136,5 +134,5 @@ def test_a_master_that_looks_instead_of_the_client_finds_the_same(tmp_path):
 
 def test_code_that_did_not_arrive_is_told_before_it_is_tried(tmp_path):
     spec, _ = pack_code(SPEC, model=Net)
-    with pytest.raises(InvalidValueError, match="give the object itself as model"):
+    with pytest.raises(InvalidValueError, match="object itself as model"):
         validate_packed_job(spec, tmp_path)

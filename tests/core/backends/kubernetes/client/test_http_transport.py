@@ -126,7 +126,7 @@ def test_a_token_that_no_request_can_carry_is_told_without_it(tmp_path, bad, err
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog):
+def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog, words):
     command = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "sh",
@@ -134,7 +134,7 @@ def test_a_plugin_that_fails_says_so_itself(tmp_path, caplog):
     }
     path = a_kubeconfig(tmp_path / "config", user={"exec": command})
     text = refused(path)
-    assert "context here gives no credentials (exec: process returned 3. no card)" in text
+    assert text == words
     assert not caplog.records
 
 
@@ -158,10 +158,10 @@ def test_a_server_that_does_not_run(tmp_path, words):
     assert text == words
 
 
-def test_a_server_that_says_nothing(tmp_path):
+def test_a_server_that_says_nothing(tmp_path, words):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         text = unreachable(f"http://127.0.0.1:{mute.getsockname()[1]}", tmp_path, limit_s=0.2)
-    assert "did not answer within 0.2 s" in text
+    assert text == words
 
 
 @pytest.fixture
@@ -366,12 +366,12 @@ def with_user(cluster, path, user):
 
 @pytest.mark.more
 @pytest.mark.kube
-def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_taken(control_plane, tmp_path):
+def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_taken(
+    control_plane, tmp_path, error_words
+):
     path = with_user(control_plane, tmp_path / "config", {"token": SECRET})
     api = connect_api(kubeconfig=path)
-    with pytest.raises(
-        Unauthorized, match=r"credentials of context testkube; .*sign in again and connect again"
-    ) as caught:
+    with error_words(Unauthorized) as caught:
         api.list(NAMESPACE)
     assert SECRET not in str(caught.value)
     with_user(control_plane, tmp_path / "config", {"token": "admin-token"})
@@ -457,11 +457,9 @@ def test_a_server_with_another_ones_certificate_is_not_trusted(control_plane, tm
     config["users"][0]["user"] = {"token": SECRET}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(
-        Unreachable, match="is not trusted, or does not accept this client's certificate"
-    ) as caught:
+    with pytest.raises(Unreachable, match="is not trusted") as caught:
         connect_api(kubeconfig=str(path)).list(POD)
-    assert "check the certificates of this context" in str(caught.value)
+    assert "check the certificates" in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
@@ -500,7 +498,7 @@ def test_a_pod_asks_with_its_own_account_and_with_its_newest_token(account):
 @pytest.mark.more
 @pytest.mark.kube
 def test_a_pod_without_an_account_says_what_is_missing(account):
-    assert "this pod has no service account" in refused(None)
+    assert "no service account" in refused(None)
 
 
 def test_a_certificate_that_is_none_is_told(tmp_path):

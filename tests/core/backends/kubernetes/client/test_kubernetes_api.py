@@ -42,14 +42,14 @@ def alice(control_plane, api):
     return connect_api(kubeconfig=control_plane.alice, namespace=api.namespace)
 
 
-def test_an_object_is_made_read_changed_and_removed(api):
+def test_an_object_is_made_read_changed_and_removed(api, error_words):
     api.create(CONFIG_MAP, a_map(a="1", b="2"))
     changed = api.patch(CONFIG_MAP, "c", {"data": {"a": None, "c": "3"}})
     assert changed["data"] == {"b": "2", "c": "3"} == api.get(CONFIG_MAP, "c")["data"]
     assert [doc["metadata"]["name"] for doc in api.list(CONFIG_MAP, selector="of=test").items] == ["c"]
     assert api.list(CONFIG_MAP, fields="metadata.name=other").items == []
     api.delete(CONFIG_MAP, "c")
-    with pytest.raises(NotThere, match=f"cannot get configmaps c in namespace {api.namespace}"):
+    with error_words(NotThere):
         api.get(CONFIG_MAP, "c")
     api.delete(CONFIG_MAP, "c")  # gone already
 
@@ -90,35 +90,33 @@ def test_an_object_that_is_not_valid_is_refused_with_the_field(api):
         api.create(POD, {"metadata": {"name": "p"}})
 
 
-def test_a_quota_that_is_used_up_is_no_missing_right(api):
+def test_a_quota_that_is_used_up_is_no_missing_right(api, error_words):
     api.create(QUOTA, {"metadata": {"name": "small"}, "spec": {"hard": {"limits.cpu": "500m"}}})
     until(lambda: (api.get(QUOTA, "small").get("status") or {}).get("hard"), "the quota in force")
-    with pytest.raises(OverQuota, match="no room to create pods p in namespace") as caught:
+    with error_words(OverQuota) as caught:
         api.create(POD, a_pod("p"))
     assert caught.value.quota == "small"
     assert caught.value.status == 403
 
 
-def test_a_limit_of_the_namespace_is_neither(api):
+def test_a_limit_of_the_namespace_is_neither(api, error_words):
     item = {"type": "Container", "max": {"cpu": "500m"}}
     api.create(LIMIT_RANGE, {"metadata": {"name": "low"}, "spec": {"limits": [item]}})
-    with pytest.raises(Inadmissible, match="maximum cpu usage per Container is 500m") as caught:
+    with error_words(Inadmissible) as caught:
         api.create(POD, a_pod("p"))
     assert not isinstance(caught.value, OverQuota)
 
 
-def test_what_a_user_may_not_do_is_told_with_who_and_what(alice):
-    with pytest.raises(
-        Forbidden, match=rf"^alice may not list pods in namespace {alice.namespace}; "
-    ) as caught:
+def test_what_a_user_may_not_do_is_told_with_who_and_what(alice, error_words):
+    with error_words(Forbidden) as caught:
         alice.list(POD)
     denied = caught.value
     assert (denied.user, denied.verb, denied.group, denied.resource) == ("alice", "list", "", "pods")
     assert denied.namespace == alice.namespace
 
 
-def test_a_right_over_the_cluster_has_no_namespace(alice):
-    with pytest.raises(Forbidden, match=r"^alice may not list nodes; ") as caught:
+def test_a_right_over_the_cluster_has_no_namespace(alice, error_words):
+    with error_words(Forbidden) as caught:
         alice.list(NODE)
     assert caught.value.namespace == ""
 

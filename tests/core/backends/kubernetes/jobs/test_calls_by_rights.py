@@ -130,9 +130,7 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
         assert job.weigh(*[served.state.target] * 50)
         assert job.logs(n_line=5) == served.logs(None, 5)
 
-    with pytest.raises(
-        Forbidden, match=r"vic may not create pods/proxy .*, which is the right to steer jobs"
-    ):
+    with pytest.raises(Forbidden, match=r"^vic .*create pods/proxy.*steer jobs"):
         clusters["vic"].job(NAME).decide(Accept(""))
     assert not served.asked
     assert clusters["olga"].job(NAME).decide(Accept("", why="good")).by == "olga"
@@ -141,22 +139,23 @@ def test_a_viewer_sees_an_operator_steers_too_and_a_user_ends_too(people, served
     for person in ("vic", "olga"):
         link = clusters[person].job(NAME).link
         for end in (partial(link.stop, person, ""), partial(clusters[person].job(NAME).ask, Finish())):
-            with pytest.raises(Forbidden, match=rf"{person} may not delete pods/proxy .* right to end jobs"):
+            with pytest.raises(Forbidden, match=rf"^{person} .*delete pods/proxy.*end jobs"):
                 end()
     assert served.ended == ()
     ute = clusters["ute"].job(NAME)
     ute.ask(Finish())
-    ute.link.stop("ute", "enough: \N{MULTIPLICATION SIGN} & ? +")
-    assert served.ended == ("ute", "ute: enough: \N{MULTIPLICATION SIGN} & ? +")
+    why = "enough: \N{MULTIPLICATION SIGN} & ? +"
+    ute.link.stop("ute", why)
+    assert served.ended == ("ute", f"ute: {why}")
 
 
-def test_an_operator_who_sends_a_stop_as_steering_is_refused_by_the_master(people, served):
+def test_an_operator_who_sends_a_stop_as_steering_is_refused_by_the_master(people, served, error_words):
     clusters, admin = people
     door = MasterDoor(read_job(clusters["olga"].api, NAME).access)
     door._is_earlier = True  # as a client of 0.1 sends everything
     link = clusters["olga"].job(NAME).link
     link._door = door
-    with pytest.raises(BackendError, match="a Stop needs the right to end, which a DELETE has, got a POST"):
+    with error_words(BackendError):
         link.stop("olga", "")
     assert served.ended == ()
     [pod] = admin.list(POD, selector=f"{JOB_LABEL}={NAME}").items

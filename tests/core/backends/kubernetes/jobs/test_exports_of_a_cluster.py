@@ -82,9 +82,11 @@ def test_the_release_of_the_operator_is_the_tag_of_its_image(image: str, version
 
 
 @pytest.mark.parametrize("kind", ["elasticjob", "elasticjob-0"])
-def test_an_operator_that_ignores_the_masters_command_is_refused_where_it_is_known(kind: str) -> None:
+def test_an_operator_that_ignores_the_masters_command_is_refused_where_it_is_known(
+    kind: str, error_words
+) -> None:
     old = link(Api("easydl/elasticjob-controller:v0.4.9"))
-    with pytest.raises(InvalidValueError, match=r"earlier ones do not start .*; this cluster has 0\.4\.9"):
+    with error_words(InvalidValueError):
         export(SNAPSHOT, kind, SNAPSHOT.target, Options(), server=old)
     assert export(SNAPSHOT, "pods", SNAPSHOT.target, Options(), server=old)
     assert export(SNAPSHOT, kind, SNAPSHOT.target, Options(namespace="elsewhere"), server=old)
@@ -93,4 +95,4 @@ def test_an_operator_that_ignores_the_masters_command_is_refused_where_it_is_kno
 @pytest.mark.parametrize("api", [Api("easydl/elasticjob-controller:v0.5.0"), Api(may=False), Api()])
 def test_where_it_is_not_known_to_be_too_old_the_file_says_what_it_needs(api: Api) -> None:
     shown = export(SNAPSHOT, "elasticjob", SNAPSHOT.target, Options(), server=link(api))
-    assert "DLRover's operator 0.5.0 or later" in " ".join(shown.text.replace("''", "'").split())
+    assert "operator 0.5.0 or later" in " ".join(shown.text.split())

@@ -149,11 +149,11 @@ def test_a_quota_that_is_used_up_is_what_a_job_waits_for(admin, cluster):
     assert job.snapshot().phase is JobPhase.STARTING
 
 
-def test_a_job_that_never_began_is_stopped_and_its_name_is_free(admin, cluster):
+def test_a_job_that_never_began_is_stopped_and_its_name_is_free(admin, cluster, words):
     job = cluster.submit(SPEC)
     last = job.stop(why="a mistake")
     assert last.phase is JobPhase.STOPPED
-    assert "a mistake, before it began" in last.message
+    assert last.message == words
     assert admin.get(JOB, "clicks")["spec"]["parallelism"] == 0
     assert [(line.phase, line.live) for line in cluster.jobs()] == [(JobPhase.STOPPED, False)]
     assert cluster.job("clicks").snapshot().message == last.message
@@ -183,28 +183,30 @@ def test_what_the_cluster_refuses_leaves_nothing_behind(admin, cluster):
     assert cluster.submit(SPEC).snapshot().phase is JobPhase.STARTING
 
 
-def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(control_plane, admin):
+def test_a_user_without_rights_is_told_what_he_may_not_and_changes_nothing(control_plane, admin, error_words):
     admin.delete(ROLE_BINDING, "of-alice")
     alice = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.alice))
-    with pytest.raises(Forbidden, match="alice may not get jobs clicks in namespace"):
+    with error_words(Forbidden):
         alice.submit(SPEC)
-    with pytest.raises(Forbidden, match="alice may not list pods in namespace"):
+    with error_words(Forbidden):
         alice.jobs()
-    with pytest.raises(BackendError, match="neither machines nor a quota are visible from namespace"):
+    with error_words(BackendError):
         alice.capacity()
     assert "neither its machines" in alice.description
     assert not left(admin)
     alice.shutdown()
 
 
-def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(cluster, monkeypatch):
+def test_a_name_that_runs_is_refused_and_one_that_a_dead_client_left_is_free(
+    cluster, monkeypatch, error_words
+):
     job, _ = new_pod_job(Prepared(SPEC), None)
     cluster.api.create(JOB, master_job(job, namespace=cluster.api.namespace))
-    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
+    with error_words(InvalidValueError):
         cluster.submit(SPEC)
     monkeypatch.setattr(submission, "GIVEN_UP_S", -60.0)
     cluster.submit(SPEC)
-    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
+    with error_words(InvalidValueError):
         cluster.submit(SPEC)
 
 
@@ -234,28 +236,30 @@ def test_a_master_leaves_its_end_over_one_that_is_there_with_no_more_rights_than
     assert [owner["name"] for owner in end["metadata"]["ownerReferences"]] == ["clicks"]
 
 
-def test_somebody_elses_object_in_the_place_of_a_jobs_end_says_nothing(admin, cluster):
+def test_somebody_elses_object_in_the_place_of_a_jobs_end_says_nothing(admin, cluster, error_words):
     admin.create(CONFIG_MAP, {"metadata": {"name": end_name("clicks")}})
     cluster.submit(SPEC)
-    with pytest.raises(InvalidValueError, match="a job named clicks exists already"):
+    with error_words(InvalidValueError):
         cluster.submit(SPEC)
 
 
-def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alone(admin, cluster):
+def test_a_job_from_a_file_has_no_keys_at_first_and_can_be_deleted_by_force_alone(
+    admin, cluster, error_words
+):
     job, _ = new_pod_job(Prepared(SPEC), None)
     admin.create(JOB, master_job(job, namespace=admin.namespace))
     admin.create(SECRET, {"metadata": {"name": "clicks-job"}})
     for ask in (cluster.job, cluster.delete):
-        with pytest.raises(
-            BackendError, match="job clicks has not started yet: its master is still creating its keys"
-        ):
+        with error_words(BackendError):
             ask("clicks")
     assert [line.phase for line in cluster.jobs()] == [JobPhase.STARTING]
     assert "is deleted" in cluster.delete("clicks", force=True)
     until_nothing_is_left(admin)
 
 
-def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(control_plane, admin, cluster):
+def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(
+    control_plane, admin, cluster, error_words
+):
     cluster.submit(SPEC)
     admin.patch(JOB, "clicks", {"metadata": {"annotations": {BEGUN_NOTE: "1.0"}}})
     read = read_job(admin, "clicks")
@@ -267,13 +271,13 @@ def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(con
         other.delete("clicks")
     admin.patch(JOB, "clicks", {"metadata": {"annotations": {VIEW_NOTE: None}}})  # of an earlier release
     for ask in (other.job, other.delete):
-        with pytest.raises(BackendError, match="Secret clicks-job of job clicks is gone"):
+        with error_words(BackendError):
             ask("clicks")
     admin.patch(
         JOB, "clicks", {"metadata": {"annotations": {BEGUN_NOTE: None}}}
     )  # its master may not note it
     admin.create(POD, node_pod(read, PodNode("ps-0", Role.PS, 0.2, 256), master=""))
-    with pytest.raises(BackendError, match="Secret clicks-job of job clicks is gone"):
+    with error_words(BackendError):
         other.delete("clicks")
     assert admin.get(JOB, "clicks")
     assert "is deleted" in other.delete("clicks", force=True)
@@ -281,12 +285,12 @@ def test_a_job_that_trains_is_not_deleted_by_mistake_when_its_secret_is_gone(con
     until_nothing_is_left(admin)
 
 
-def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster):
+def test_a_job_of_somebody_elses_kind_keeps_its_name(cluster, error_words):
     job, _ = new_pod_job(Prepared(SPEC), None)
     document = master_job(job, namespace=cluster.api.namespace)
     document["metadata"] = {"name": "clicks", "labels": {"app": "theirs"}}
     cluster.api.create(JOB, document)
-    with pytest.raises(InvalidValueError, match="that was not created by this product"):
+    with error_words(InvalidValueError):
         cluster.submit(SPEC)
     with pytest.raises(NotFoundError):
         cluster.delete("clicks", force=True)
@@ -324,9 +328,9 @@ def test_secrets_stand_in_secrets_alone(admin, cluster):
     assert not [word for word in words if word in text]
 
 
-def test_a_job_that_is_not_there_names_the_nearest(cluster):
+def test_a_job_that_is_not_there_names_the_nearest(cluster, error_words):
     cluster.submit(SPEC)
-    with pytest.raises(NotFoundError, match=r"no job 'click' in namespace .*; did you mean clicks\?"):
+    with error_words(NotFoundError):
         cluster.job("click")
     with pytest.raises(NotThere):
         cluster.api.get(CONFIG_MAP, end_name("clicks"))
@@ -338,7 +342,9 @@ def test_who_submits_without_a_name_is_who_the_api_server_knows(cluster):
     assert cluster.jobs()[0].owner == "alice"
 
 
-def test_a_viewer_sees_a_job_that_has_not_begun_without_its_secret(control_plane, admin, cluster):
+def test_a_viewer_sees_a_job_that_has_not_begun_without_its_secret(
+    control_plane, admin, cluster, error_words
+):
     cluster.submit(SPEC)
     grant(admin, VIEWER, "vic")
     vic = KubernetesCluster(connect_api(namespace=admin.namespace, kubeconfig=control_plane.acting_as("vic")))
@@ -347,9 +353,9 @@ def test_a_viewer_sees_a_job_that_has_not_begun_without_its_secret(control_plane
     assert (job.snapshot().phase, job.snapshot().spec.owner) == (JobPhase.STARTING, "ann")
     assert vic.jobs()[0].phase is JobPhase.STARTING
     assert dict(vic.standing().facts)["your role"] == "dlrover-nb-viewer, to view jobs"
-    with pytest.raises(Forbidden, match="vic may not get secrets clicks-job"):
+    with error_words(Forbidden):
         read_job(vic.api, "clicks")
-    with pytest.raises(Forbidden, match="vic may not create configmaps"):
+    with error_words(Forbidden):
         job.stop()
     assert cluster.job("clicks").snapshot().phase is JobPhase.STARTING
     vic.shutdown()

@@ -117,18 +117,20 @@ def test_each_call_is_sent_with_the_method_and_the_token_of_its_right_and_no_str
     assert set(api.sent) == {("DELETE", END)}
 
 
-def test_a_question_that_is_too_long_for_a_url_has_a_body(service, served):
+def test_a_question_that_is_too_long_for_a_url_has_a_body(service, served, error_words):
     api = Api(service)
     link = link_of(api, api.job)
     plans = (served.state.target,) * 200
     assert len(link.weigh(plans)) == 200
     assert api.sent == [("POST", VIEW)]
-    with pytest.raises(InvalidValueError, match=r"the reason must fit into \d KiB .*; shorten it"):
+    with error_words(InvalidValueError):
         link.stop("ada", "x" * MOST_URL_BYTES)
     assert not served.stopped
 
 
-def test_a_viewer_without_the_secret_sees_the_job_and_can_neither_steer_nor_end_it(service, served):
+def test_a_viewer_without_the_secret_sees_the_job_and_can_neither_steer_nor_end_it(
+    service, served, error_words
+):
     api = Api(service, frozenset({"get"}), reads_secrets=False)
     link = link_of(api, api.job)
     assert link.snapshot() == served.state
@@ -137,7 +139,7 @@ def test_a_viewer_without_the_secret_sees_the_job_and_can_neither_steer_nor_end_
         lambda: link.choose(FinishChoice("vic", "")),
         lambda: link.stop("vic", ""),
     ):
-        with pytest.raises(Forbidden, match=r"vic may not (create|delete) pods/proxy"):
+        with error_words(Forbidden):
             change()
     assert (served.asked, served.finished, served.stopped) == ([], "", "")
     assert set(api.sent) == {("GET", VIEW)}
@@ -151,20 +153,20 @@ def test_who_may_send_all_but_reads_no_secret_is_refused_by_the_master(service, 
     assert not served.stopped
 
 
-def test_an_operator_with_the_secret_steers_and_cannot_end(service, served):
+def test_an_operator_with_the_secret_steers_and_cannot_end(service, served, error_words):
     api = Api(service, frozenset({"get", "create"}))
     link = link_of(api, api.job)
     JobHandle("ads", link, user="ada").decide(Accept(""))
     assert len(served.asked) == 1
-    with pytest.raises(Forbidden, match="vic may not delete pods/proxy"):
+    with error_words(Forbidden):
         link.stop("vic", "")
     assert not served.stopped
 
 
-def test_a_viewer_of_a_job_without_a_note_is_told_which_right_is_missing(service):
+def test_a_viewer_of_a_job_without_a_note_is_told_which_right_is_missing(service, error_words):
     api = Api(service, frozenset({"get"}), reads_secrets=False)
     del api.job["metadata"]["annotations"]["dlrover-nb/view"]
-    with pytest.raises(Forbidden, match="vic may not get secrets ads-job"):
+    with error_words(Forbidden):
         link_of(api, api.job)
 
 

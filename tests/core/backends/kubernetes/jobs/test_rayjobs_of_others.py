@@ -98,7 +98,7 @@ def create(api, name):
 
 @pytest.mark.more
 @pytest.mark.kube
-def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
+def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api, error_words):
     cluster = Cluster(KubernetesCluster(api))
     assert "Jobs of others" not in str(cluster.jobs())
     created = create(api, "theirs")
@@ -122,7 +122,7 @@ def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
 
     before = api.get(RAY_JOB, "theirs")["metadata"]["resourceVersion"]
     for change in (cluster.job, cluster.delete):
-        with pytest.raises(UnmanagedJobError, match=f"kubectl delete rayjob theirs -n {api.namespace}"):
+        with error_words(UnmanagedJobError):
             change("theirs")
     assert api.get(RAY_JOB, "theirs")["metadata"]["resourceVersion"] == before
 
@@ -141,10 +141,10 @@ def test_a_namespace_shows_rayjobs_beside_ours_and_refuses_to_change_them(api):
 
 @pytest.mark.more
 @pytest.mark.kube
-def test_output_is_looked_for_in_the_pod_that_submits(api):
+def test_output_is_looked_for_in_the_pod_that_submits(api, error_words):
     cluster = Cluster(KubernetesCluster(api))
     create(api, "theirs")
-    with pytest.raises(NotFoundError, match="RayJob theirs has no submitter pod"):
+    with error_words(NotFoundError):
         cluster.logs("theirs")
     pod = {
         "metadata": {"name": "theirs-abcde", "labels": {"job-name": "theirs"}},

@@ -11,6 +11,7 @@ import yaml
 from suite.missing import shared
 from support.jobs.exports import JOB, PLAN, TENSORFLOW, TOLD, TORCH, WRITTEN, readable
 from support.waiting import LIMIT_S
+from support.words import lines_with
 
 from dlrover_nb.api.cluster import Cluster
 from dlrover_nb.api.exports import check_file
@@ -94,14 +95,14 @@ def test_without_its_definition_a_kind_is_not_judged_and_that_is_no_mistake(api)
     assert "not installed" in document.words
 
 
-def test_export_and_import_ask_the_server_where_one_is_connected(api, tmp_path) -> None:
+def test_export_and_import_ask_the_server_where_one_is_connected(api, tmp_path, words) -> None:
     cluster = Cluster(KubernetesCluster(api))
     documents = _documents("pods", JOB, api)
     path = tmp_path / "job.yaml"
     path.write_text(to_yaml(*documents), encoding="utf-8")
     shown = str(check_file(path, cluster.core))
     assert "the cluster's API server" in shown
-    assert "would take all of 6" in shown
+    assert lines_with(shown, "dry run") == words
     path.write_text(to_yaml(*documents).replace("completions: 1", "completions: -1"), encoding="utf-8")
     with pytest.raises(InvalidValueError, match=r"Job ctr-daily: .*completions"):
         check_file(path, cluster.core)
@@ -124,13 +125,13 @@ def test_a_real_server_takes_every_export_whole(installed, api, kind: str, job: 
     assert [judged for judged in judge(api, documents) if judged.words] == []
 
 
-def test_that_1_20_keeps_ended_jobs_is_told_and_is_no_mistake(installed, api) -> None:
+def test_that_1_20_keeps_ended_jobs_is_told_and_is_no_mistake(installed, api, words) -> None:
     job = replace(JOB, kubernetes=KubernetesSpec(ttl_s=3600))
     *others, made = judge(api, _documents("pods", job, api))
     assert not [judged for judged in others if judged.words]
     assert (made.is_wrong, made.words) == (
         False,
-        "the server does not know spec/ttlSecondsAfterFinished, and drops it",
+        words,
     )
     for kind in ("tfjob", "pytorchjob", "jobset"):  # their operators do it
         assert [judged for judged in judge(api, _documents(kind, job, api)) if judged.words] == []
@@ -142,19 +143,19 @@ def test_nothing_was_made(installed, api) -> None:
     assert "ctr-daily-job" not in {each["metadata"]["name"] for each in api.list(CONFIG_MAP).items}
 
 
-def test_what_a_schema_of_ours_cannot_know_is_told(api) -> None:
+def test_what_a_schema_of_ours_cannot_know_is_told(api, words) -> None:
     file, secret, *_, job = _documents("pods", JOB, api)
     api.create(CONFIG_MAP, file)
     (there,) = judge(api, [file])
     assert (there.is_wrong, "exists already" in there.words) == (False, True)
     (missing,) = judge(api, [{**secret, "metadata": {**secret["metadata"], "namespace": "nowhere"}}])
-    assert (missing.is_wrong, missing.words) == (False, "there is no namespace nowhere to check it in")
+    assert (missing.is_wrong, missing.words) == (False, words)
     broken = {**job, "spec": {**job["spec"], "parallelism": -1}}
     (refused,) = judge(api, [broken])
     assert refused.is_wrong
     assert "parallelism" in refused.words
     (dropped,) = judge(api, [{**job, "spec": {**job["spec"], "parallel": 1}}])
-    assert dropped.words == "the server does not know spec/parallel, and drops it"
+    assert dropped.words == words
 
 
 def test_a_full_quota_and_missing_rights_are_told_and_are_no_mistake(api, control_plane) -> None:

@@ -189,7 +189,8 @@ def test_a_line_says_when_it_was_written(line, at_ns):
 
 
 def test_a_line_without_a_time_is_kept_apart():
-    assert parse_line("unable to retrieve container logs") == (0, "unable to retrieve container logs")
+    line = "unable to retrieve container logs"
+    assert parse_line(line) == (0, line)
 
 
 def test_no_line_is_lost_where_a_machines_clock_is_set_back(monkeypatch):

@@ -89,6 +89,7 @@ def test_a_master_whose_account_is_gone_is_told_what_to_restore_and_not_to_sign_
 
 
 @pytest.mark.parametrize("account", ["", "trainers"])
-def test_an_account_of_the_users_own_has_no_role_of_the_job(account: str) -> None:
+def test_an_account_of_the_users_own_has_no_role_of_the_job(account: str, words) -> None:
     told = needed(JobSpec("clicks", kubernetes=KubernetesSpec(service_account=account)), ERROR)
-    assert ("give the account trainers that right" in told) == bool(account)
+    assert ("trainers" in told) == bool(account)
+    assert told == words

@@ -150,7 +150,7 @@ def test_a_node_that_is_not_wanted_any_more_before_it_was_made_is_told_and_not_m
     assert job.told == {"ps-0": "it was stopped"}
 
 
-def test_a_pod_that_went_before_it_was_seen_is_looked_for_and_told(job):
+def test_a_pod_that_went_before_it_was_seen_is_looked_for_and_told(job, words):
     job.want("ps-0")
     job.turn()
     del job.cluster.pods["ps-0"]
@@ -158,7 +158,7 @@ def test_a_pod_that_went_before_it_was_seen_is_looked_for_and_told(job):
     assert job.told == {}
     assert [type(action) for action in job.turn(after_s=AGAIN_S)] == [LookFor]
     job.turn()
-    assert job.told == {"ps-0": "a user or program deleted its pod"}
+    assert job.told == {"ps-0": words}
 
 
 def test_a_pod_that_was_made_though_nobody_heard_goes_when_its_node_is_stopped(job):
@@ -207,22 +207,20 @@ def test_a_pod_that_others_gave_a_minute_ends_soon_when_its_master_stops_it(runn
     assert running.told == {"ps-0": "it was stopped"}
 
 
-def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(running):
+def test_a_pod_that_does_not_end_within_its_grace_is_of_a_machine_that_is_away(running, words):
     running.cluster.delete("ps-0", 5)  # as the taint manager does
     running.turn()
     running.turn(after_s=4 + LOST_AFTER_S)
     assert running.told == {}
     orders = running.turn(after_s=2)
-    assert running.told == {
-        "ps-0": "a user or program deleted its pod, and its machine node1 does not answer"
-    }
+    assert running.told == {"ps-0": words}
     assert orders == (Delete("ps-0", "u1", 0),)
 
 
-def test_a_pod_whose_object_is_gone_was_deleted_by_somebody(running):
+def test_a_pod_whose_object_is_gone_was_deleted_by_somebody(running, words):
     del running.cluster.pods["ps-0"]
     running.turn()
-    assert running.told == {"ps-0": "a user or program deleted its pod"}
+    assert running.told == {"ps-0": words}
 
 
 def test_failed_pods_stay_for_their_logs_the_newest_few(job):
@@ -308,14 +306,14 @@ def test_an_image_that_cannot_be_pulled_is_given_up_with_the_first_reason(job, w
     assert job.cluster.pods == {}
 
 
-def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job):
+def test_a_container_that_takes_long_to_make_is_told_and_not_for_ever(job, words):
     job.want("ps-0")
     job.turn()
     job.cluster.set("ps-0", "Pending", waiting={"reason": "ContainerCreating"})
     job.turn()
     assert job.reconciler.waiting(job.cluster.at_s) == {}
     job.turn(after_s=SLOW_S)
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 is creating its container"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": words}
     job.reconciler.pod_explained("ps-0", "FailedMount: no such secret")
     told = {"ps-0": "node1 is creating its container: FailedMount: no such secret"}
     assert job.reconciler.waiting(job.cluster.at_s) == told
@@ -329,21 +327,21 @@ def test_a_pod_that_its_machine_never_notices_is_replaced(job, words):
     job.turn()
     job.turn()
     job.turn(after_s=SLOW_S)
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "node1 has not started its pod yet"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": words}
     job.turn(after_s=UNTAKEN_LIMIT_S)
     (exited,) = job.ended
     assert exited.retryable
     assert exited.why == words
 
 
-def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job):
+def test_a_pod_that_no_scheduler_has_looked_at_is_waited_for(job, words):
     job.want("ps-0")
     job.turn()
     del job.cluster.pods["ps-0"]["spec"]["nodeName"]
     job.turn()
     job.turn(after_s=2 * UNTAKEN_LIMIT_S)
     assert job.ended == []
-    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": "it has not been scheduled yet"}
+    assert job.reconciler.waiting(job.cluster.at_s) == {"ps-0": words}
 
 
 def is_question(order):
@@ -390,7 +388,7 @@ def test_a_pod_that_is_made_later_knows_the_master_that_moved(job):
     assert order.pod["metadata"]["annotations"] == {"dlrover-nb/master": "tcp://10.0.0.2:7070"}
 
 
-def test_a_successor_adopts_what_it_knows_and_removes_what_it_does_not(running):
+def test_a_successor_adopts_what_it_knows_and_removes_what_it_does_not(running, words):
     running.want("ps-1")
     running.want("ps-2")
     running.turn()
@@ -400,7 +398,7 @@ def test_a_successor_adopts_what_it_knows_and_removes_what_it_does_not(running):
     second.reconciler.adopt({"ps-0": "ps-0", "ps-2": "ps-2", "ps-9": "ps-9"}, second.cluster.at_s)
     orders = second.turn() + second.turn()
     assert [order.pod for order in orders] == ["ps-1"]
-    assert second.told == {"ps-2": "exit code 1", "ps-9": "it ended while its master was away"}
+    assert second.told == {"ps-2": "exit code 1", "ps-9": words}
     assert second.reconciler.knows("ps-9")
 
 

@@ -101,9 +101,10 @@ def test_a_job_is_submitted_followed_measured_scaled_and_ended_by_the_operator(a
     assert any("d1 is applied" in line for line in now.story)
     assert len(operator.plans()) == 1, "what was asked is not asked again"
 
-    operator.says("Succeeded", "The job master is succeeded.")
+    says = "The job master is succeeded."
+    operator.says("Succeeded", says)
     end = job.wait(LIMIT_S)
-    assert (end.phase, end.message) == (JobPhase.SUCCEEDED, "The job master is succeeded.")
+    assert (end.phase, end.message) == (JobPhase.SUCCEEDED, says)
     assert api.get(ELASTIC_JOB, "foreign")["status"]["phase"] == "Succeeded"
     cluster.delete("foreign")
     end_s = time.monotonic() + 2 * LIMIT_S  # the collector learns new kinds late

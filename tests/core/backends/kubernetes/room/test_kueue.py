@@ -125,7 +125,7 @@ WAITING = ("QuotaReserved", "False", "Pending", "couldn't assign flavors")
 EVICTED = ("Evicted", "True", "Preempted", "to make room for team-b")
 
 
-def test_verdicts_on_the_jobs_own_workloads_are_said_with_reason_and_message():
+def test_verdicts_on_the_jobs_own_workloads_are_said_with_reason_and_message(words):
     workloads = (
         workload("u-1", *ADMITTED),
         workload("u-2", *ADMITTED),
@@ -136,13 +136,7 @@ def test_verdicts_on_the_jobs_own_workloads_are_said_with_reason_and_message():
         workload("u-other", WAITING),
     )
     owners = {f"u-{i}" for i in range(1, 7)}
-    assert quota(queue(), workloads=workloads, owners=owners).verdicts == (
-        "2 Workloads admitted",
-        "1 Workload waiting (Pending): couldn't assign flavors",
-        "1 Workload evicted (Preempted): to make room for team-b",
-        "1 Workload reserved, and its checks run (QuotaReserved): ok",
-        "1 Workload ended (JobFinished): done",
-    )
+    assert quota(queue(), workloads=workloads, owners=owners).verdicts == words
 
 
 # what plans may take
@@ -174,7 +168,7 @@ def test_room_is_what_is_free_in_the_queue_and_what_the_jobs_admitted_pods_hold(
     assert room_of(looked(full), ME, None, mine=(left_alone,)).total_cpu == 32.0
 
 
-def test_gpus_of_a_queue_are_counted_as_cores_are():
+def test_gpus_of_a_queue_are_counted_as_cores_are(words):
     of_gpus = queue()
     flavor = of_gpus["spec"]["resourceGroups"][0]["flavors"][0]
     flavor["resources"].append(resource(GPU_RESOURCE, "4"))
@@ -182,9 +176,7 @@ def test_gpus_of_a_queue_are_counted_as_cores_are():
     reserved.append({"name": GPU_RESOURCE, "total": "3"})
     found = quota(of_gpus)
     assert (found.most_gpu, found.free_gpu) == (4.0, 1.0)
-    assert "admits at most 8 cores, 16384 MiB and 4 GPUs; 8 cores, 12288 MiB and 1 GPU are free now" in (
-        found.words
-    )
+    assert found.words == words
     assert quota(queue()).most_gpu is None
     seen = Looked((node(cpu="32", memory="64Gi", gpu=8),), (), (), queue=found)
     assert capacity_of(seen, ME, None).total_gpu == 4
@@ -265,7 +257,7 @@ def test_a_cluster_without_kueue_is_asked_once(api):
 
 @pytest.mark.more
 @pytest.mark.kube
-def test_quota_and_verdict_are_read_from_a_real_api_server(control_plane, api):
+def test_quota_and_verdict_are_read_from_a_real_api_server(control_plane, api, words):
     with installed(api):
         reader = KueueReader(api, SPEC)
         assert "no LocalQueue team-a" in reader.read(()).closed
@@ -287,7 +279,7 @@ def test_quota_and_verdict_are_read_from_a_real_api_server(control_plane, api):
         made(api, "Workload", head, status={"conditions": [waits]})
         found = reader.read([api.get(POD, "node")])
         assert (found.most, found.free) == ((8.0, 16384.0), (5.0, 12288.0))
-        assert found.verdicts == ("1 Workload waiting (Pending): couldn't assign flavors",)
+        assert found.verdicts == (words,)
         alice = KueueReader(connect_api(namespace=api.namespace, kubeconfig=control_plane.alice), SPEC)
         assert "may not read" in alice.read(()).words
         api.delete(Kind("ClusterQueue", "clusterqueues", KUEUE, "v1beta1", namespaced=False), "ml")

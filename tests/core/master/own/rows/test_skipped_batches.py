@@ -29,11 +29,8 @@ def test_a_skipped_batch_is_told_with_its_rows_when_it_happens_and_at_the_end(wo
     world = started({17})
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
-    named = (
-        "a batch of 10 rows between 10 and 19: its loss is nan; the model gives no finite number for row 17"
-    )
     assert world.said("skipped") == words
-    assert f"1 batch was skipped: {named}" in world.master.message
+    assert world.master.message == words
     assert set(world.learnt) == {(0, row) for row in range(N_TRAIN) if not 10 <= row < 20}
     assert world.master.train_counts.n_sample_done == N_TRAIN
 
@@ -43,7 +40,7 @@ def test_one_more_than_allowed_in_a_pass_ends_the_job_with_the_rows(limit: int, 
     world = started({5, 105, 205, 305}, max_skipped_batches=limit)
     world.run_to_end()
     assert world.master.phase is JobPhase.FAILED
-    assert f"pass 1 has {limit + 1} batches that cannot be trained" in world.master.message
+    assert world.master.message == words
     told = [row for row in (5, 105, 205, 305) if f"no finite number for row {row}" in world.master.message]
     assert len(told) == min(limit + 1, 3)
     assert world.master.message == words
