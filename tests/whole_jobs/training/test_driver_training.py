@@ -14,6 +14,7 @@ from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
 from support.driver.real_job import Job, plan, succeeded, training_held_at, training_slowed_from
 from support.plans.replayed import replay
+from support.waiting import until
 
 from dlrover_nb.core.basics import numerics
 from dlrover_nb.core.client.handle import JobHandle
@@ -52,6 +53,7 @@ def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
     job.pass_time(5.0)
     job.driver.stop("ada")
     job.until_end()
+    until(lambda: threads, what="the import")  # by a thread, which runs when it gets a processor
     assert threads == ["numerics"], "once, and not in the loop's thread"
 
 
