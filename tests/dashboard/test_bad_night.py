@@ -53,8 +53,7 @@ def cluster(master):
 
 
 @pytest.fixture
-def team(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+def team(cluster, tmp_path):
     with masters_team(tmp_path, cluster) as team:
         yield team
 
@@ -83,12 +82,12 @@ def locked(team):
     """Hold the write lock, as a backup or a stuck process does."""
     with contextlib.closing(sqlite3.connect(team.url.removeprefix("sqlite:///"))) as holder:
         holder.execute("BEGIN IMMEDIATE")
-        yield
+        yield from _with(team, "PRAGMA busy_timeout = 50")  # ms; what is not locked may wait longer
         holder.rollback()
 
 
 def _with(team, pragma, before=lambda: None):
-    """Give each new connection a setting, so that SQLite itself refuses to write."""
+    """Give each new connection a setting, so that SQLite itself refuses to write, or soon."""
 
     def set_up(connection, _record):
         connection.execute(pragma)
@@ -149,8 +148,7 @@ def test_the_api_says_that_nothing_was_done_and_to_come_back(team, server, maste
     assert otto.post(path, body).status == 200
 
 
-def test_a_request_stays_open_that_could_not_be_approved_on_record(cluster, master, tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "BUSY_S", 0.05)
+def test_a_request_stays_open_that_could_not_be_approved_on_record(cluster, master, tmp_path):
     rules = Rules(actions=frozenset({Action.ACCEPT}))
     with masters_team(tmp_path, cluster, rules=rules) as team, running(team, ByName()) as server:
         with read_only(team):
@@ -277,7 +275,8 @@ def test_a_name_of_a_strangers_choice_is_text_wherever_it_stands(team, server, c
 
 
 @pytest.mark.more
-def test_who_cannot_sign_in_since_the_database_takes_nothing_is_told_so(team, tmp_path):
+def test_who_cannot_sign_in_since_the_database_takes_nothing_is_told_so(team, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_S", 0.05)  # of the store of sessions, in which nobody else writes
     with with_people(team, tmp_path) as dashboard:
         ada, late = Visitor(dashboard), Visitor(dashboard)
         assert ada.sign_in().status == 303

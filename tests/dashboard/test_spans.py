@@ -127,7 +127,7 @@ def test_without_an_sdk_nothing_is_traced_or_watched(team, job):
     before = watching()
     now = job.snapshot().target
     by(team, "otto").decide(Scale.to(replace(now, worker=replace(now.worker, count=now.worker.count + 1))))
-    assert watching() == before
+    assert watching() <= before, "those of others may end meanwhile"
 
 
 def test_a_step_that_never_comes_is_given_up(job, exporter, team):

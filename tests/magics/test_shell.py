@@ -175,11 +175,12 @@ def test_a_new_job_shows_itself_without_asking_its_master(
     magic: Magic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     magic.link.on_snapshot = lambda: pytest.fail("the master may not be up yet")
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     job = Job(magic.memory.job("ctr"), Poller(), Note("Submitted ctr"))
     assert "Submitted ctr" in job._repr_mimebundle_()["text/plain"]
     magic.link.on_snapshot = lambda: None
-    later = time.monotonic() + NEW_S
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    monkeypatch.setattr(time, "monotonic", lambda: now + NEW_S)
     assert "Job ctr: training" in job._repr_mimebundle_()["text/plain"]
 
 

@@ -1,5 +1,6 @@
 """The main job on a real local Ray: every test trains a real model on real rows."""
 
+import contextlib
 import math
 import os
 import signal
@@ -219,9 +220,18 @@ def test_a_deleted_job_leaves_nothing_and_one_that_runs_is_not_deleted_by_mistak
         cluster.delete("unwanted")
 
 
+def of_session(session):
+    """Return the processes of a session; others of this machine may end meanwhile."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(process.pid) == session:
+                found.add(process.pid)
+    return found
+
+
 def test_the_head_listens_on_loopback_alone(cluster):
-    session = running_head().session
-    ours = {p.pid for p in psutil.process_iter() if os.getsid(p.pid) == session}
+    ours = of_session(running_head().session)
     listening = [c for c in psutil.net_connections("tcp") if c.pid in ours and c.status == "LISTEN"]
     assert listening
     assert {c.laddr.ip for c in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}

@@ -48,8 +48,8 @@ def test_of_two_servers_one_sends_an_alert_and_its_end(cluster, teams):
     for loop in loops:
         loop.begin()
     try:
-        until(lambda: any(alert.kind is AlertKind.PROPOSAL for alert in sent), "an alert")
-        job.decide(Reject(sent[0].subject))
+        begun = until(lambda: [alert for alert in sent if alert.kind is AlertKind.PROPOSAL], "an alert")
+        job.decide(Reject(begun[0].subject))
         until(lambda: any(alert.ended_at_s for alert in sent), "its end")
         job.stop()
         until(lambda: job.snapshot().phase.is_final, "the end of the job")

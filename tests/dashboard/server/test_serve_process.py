@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from support.waiting import LIMIT_S, until
+from support.waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb import cli
 from dlrover_nb.dashboard.sign_in.by_secret import secret_file
@@ -90,7 +90,7 @@ def test_it_serves_until_a_signal_and_leaves_no_process(start, how):
         request = answer.headers["X-Request-Id"]
     children = psutil.Process(server.process.pid).children(recursive=True)
     assert server.end(how) == 0
-    assert not [each for each in children if each.is_running()]
+    until(lambda: all(is_gone(each.pid) for each in children), what="the end of its processes")
     logged = json.loads(server.line(request))
     assert (logged["path"], logged["status"], logged["method"]) == ("/jobs", 200, "GET")
     assert "has ended" in server.said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import replace
@@ -159,8 +160,12 @@ def supervisor_of(handle, node):
 
 def program_of(handle, node):
     """Return a node's program, among what its supervisor runs."""
-    programs = supervisor_of(handle, node).children(recursive=True)
-    (program,) = [each for each in programs if "python" in each.name()]
+    programs = []
+    for each in supervisor_of(handle, node).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # a tool of the shell
+            if "python" in each.name():
+                programs.append(each)
+    (program,) = programs
     return program
 
 

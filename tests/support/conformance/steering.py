@@ -239,20 +239,25 @@ class ClimbConformance(LeakConformance):
     def test_a_ps_whose_tables_climb_to_its_limit_gets_more_before_it_is_killed(
         self, api: Cluster, tmp_path: Path
     ) -> None:
-        warned = climbing(api, tmp_path / "gate", "ps-warned", Mode.AUTO)
+        warned = climbing(api, tmp_path, "ps-warned", Mode.AUTO)
+        reached(warned, lambda now: now.target.ps.memory_mib > TIGHT_MIB)
+        (tmp_path / "brake").touch()
         more = reached(warned, is_ps_raised)
         assert_warned(more, f"each ps has {TIGHT_MIB} MiB, with")
         api.delete(warned.name, force=True)
 
     @pytest.mark.release  # what the one above is spared; pods that are killed so come back with more
     def test_a_ps_whose_tables_climb_unwarned_is_killed(self, api: Cluster, tmp_path: Path) -> None:
-        unwarned = climbing(api, tmp_path / "gate", "ps-unwarned", Mode.MANUAL)
+        unwarned = climbing(api, tmp_path, "ps-unwarned", Mode.MANUAL)
         reached(unwarned, lambda now: has(now, "ps-0", KILLED))
         api.delete(unwarned.name, force=True)
 
 
-def climbing(api: Cluster, gate: Path, name: str, mode: Mode) -> Job:
-    """Return a job whose PS reaches its limit; where limits are advisory, the test is skipped."""
+def climbing(api: Cluster, folder: Path, name: str, mode: Mode) -> Job:
+    """Return a job whose PS reaches its limit, slowly once there is a file `brake` in a folder.
+
+    Where limits are advisory, the test is skipped.
+    """
     spec = replace(
         SPEC,
         name=name,
@@ -262,7 +267,8 @@ def climbing(api: Cluster, gate: Path, name: str, mode: Mode) -> Job:
         bounds=replace(SPEC.bounds, max_workers=1),
         checkpoint_every_s=5.0,
     )
-    job = api.submit(spec, model=noting_model("", gate=str(gate), slow_s=SLOW_S), data=Growing)
+    model = noting_model("", gate=str(folder / "gate"), slow_s=SLOW_S, brake=str(folder / "brake"))
+    job = api.submit(spec, model=model, data=Growing)
     began = reached(job, lambda now: now.running)
     if not all(node.memory_enforced for node in began.nodes if node.role is Role.PS):
         api.delete(name, force=True)

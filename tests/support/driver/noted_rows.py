@@ -38,7 +38,12 @@ class Numbered:
         }
 
 
-def noting_model(notes: str, *, gate: str = "", slow_s: float = 0.0, leak_byte: int = 0) -> Any:
+BRAKE_S = 2.0
+
+
+def noting_model(
+    notes: str, *, gate: str = "", slow_s: float = 0.0, leak_byte: int = 0, brake: str = ""
+) -> Any:
     """Return a model whose every training step on a node appends the first dense input of its rows to a file.
 
     Parameters
@@ -49,6 +54,9 @@ def noting_model(notes: str, *, gate: str = "", slow_s: float = 0.0, leak_byte: 
         How much longer a step takes until the file `gate` exists.
     leak_byte
         What each step takes of memory until then, and never frees.
+    brake
+        A file; while it exists, a step takes `BRAKE_S` longer, not `slow_s`: memory hardly grows while a node of another size
+        starts, which takes as long as it takes.
     """
     here = os.getpid()  # where a submit tries the model on invented rows
 
@@ -75,7 +83,7 @@ def noting_model(notes: str, *, gate: str = "", slow_s: float = 0.0, leak_byte: 
             if leak_byte:
                 self.kept.append(np.ones(leak_byte, np.uint8))
             if slow_s:
-                time.sleep(slow_s)
+                time.sleep(BRAKE_S if brake and Path(brake).exists() else slow_s)
 
     return Noting
 

@@ -76,7 +76,11 @@ class Gate:
         assert self._reached.wait(LIMIT_S)
 
     def open(self, step_s=0.0):
-        """Let the worker go on; with `step_s` so slowly that what was sent to it before comes within a few steps."""
+        """Let the worker go on; with `step_s` so slowly that what was sent to it before comes within a few steps.
+
+        Else its shard may be done first: a step takes milliseconds, and so may a message on a busy machine.
+        Once more without `step_s`, when the message was answered, the rest of the steps are as fast as before.
+        """
         self._step_s = step_s
         self._open.set()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zmq
-from support.driver.real_job import Job, TcpBackend, plan, succeeded
+from support.driver.real_job import Job, TcpBackend, plan, succeeded, training_held_at
 from support.waiting import LIMIT_S
 
 from dlrover_nb.core.rundir.job_file import read_job
@@ -64,6 +64,14 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
     start: Callable[..., Job],
 ) -> None:
     job = start(plan=plan(worker_cpu=1.0))
+    with training_held_at(job.features.n_train // 2):
+        make_noise(job)
+    end = succeeded(job)
+    assert end.train.returned == end.train.refused == 0
+
+
+def make_noise(job: Job) -> None:
+    """Send noise to the sockets of a job, which must be up until all of it was read."""
     now = job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
     (ps,) = (node for node in now.nodes if node.role is Role.PS)
     for endpoint in (read_job(job.folder).endpoint, f"ipc://{job.folder}/ps-0.{ps.pid}"):
@@ -83,12 +91,18 @@ def test_noise_on_the_sockets_of_master_and_ps_is_dropped_counted_and_training_g
     assert not list(job.folder.parent.glob("planted*"))
     assert OUTSIDE not in {line.node for line in job.driver.logs(None, 1000)}
     job.until(lambda now: now.n_dropped_message == 2 * N_JUNK)
-    end = succeeded(job)
-    assert end.train.returned == end.train.refused == 0
 
 
 def test_over_tcp_nobody_without_the_key_is_heard(start: Callable[..., Job]) -> None:
     job = start(backend=TcpBackend, plan=plan(worker_cpu=1.0))
+    with training_held_at(job.features.n_train // 2):
+        ask_without_the_key(job)
+        job.until(lambda now: now.n_refused_client >= 2)
+    assert succeeded(job).n_dropped_message == 0
+
+
+def ask_without_the_key(job: Job) -> None:
+    """Ask the master of a job in the name of a worker, with another key and with none; see that it is deaf."""
     job.until(lambda now: now.running and now.train.n_sample_done > 5_000)
     endpoint = read_job(job.folder).endpoint
     with stranger(endpoint) as other_key, zmq.Context() as context, context.socket(zmq.DEALER) as no_key:
@@ -98,9 +112,6 @@ def test_over_tcp_nobody_without_the_key_is_heard(start: Callable[..., Job]) -> 
             with contextlib.suppress(zmq.Again):  # refused so early that there is nobody to send to
                 socket.send_multipart(encode(ShardAsked("worker-0")), zmq.NOBLOCK)
             assert not socket.poll(500)
-    end = succeeded(job)
-    assert end.n_dropped_message == 0
-    assert end.n_refused_client >= 2
 
 
 def memory_of(job: Job) -> tuple[Path, ...]:

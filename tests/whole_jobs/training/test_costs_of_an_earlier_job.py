@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from support.driver.real_job import Job, plan
@@ -12,14 +14,18 @@ from support.driver.real_job import Job, plan
 from dlrover_nb.core.driver.job_start import traits_of
 from dlrover_nb.core.history.database import Database
 from dlrover_nb.core.history.stores.batch_costs import BatchCostStore, add
+from dlrover_nb.core.runtime.worker.batch_costs import N_CHECKED
+from dlrover_nb.core.sharding.ledger import ShardLedger
 from dlrover_nb.core.structs.job.spec_choices import Sync
 from dlrover_nb.core.structs.training.batch_cost import ProgramCost
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from dlrover_nb.core.structs.data.features import FeatureSpec
     from dlrover_nb.core.structs.training.batch_cost import BatchCost
+    from dlrover_nb.core.structs.training.shards import Shard
 
 NAME = "real"  # of all these jobs
 
@@ -34,12 +40,32 @@ def job_in(folder: Path, features: FeatureSpec) -> Job:
         sync=Sync.BSP,
         stragglers="antdt-dd",
         n_epoch=1000,
+        shard_batches=1,
     )
+
+
+@contextmanager
+def too_few_to_check() -> Iterator[None]:
+    """Grant each worker fewer batches than it needs to see whether the cost of an earlier job holds.
+
+    A machine that is busy in one job and not in the next takes another time for a batch, so that it may not.
+    """
+    grant, granted = ShardLedger.grant, Counter[str]()
+
+    def few(ledger: ShardLedger, owner: str, **most: int | None) -> Shard | None:
+        if granted[owner] == N_CHECKED // 2:
+            return None
+        shard = grant(ledger, owner, **most)
+        granted[owner] += shard is not None
+        return shard
+
+    with mock.patch.object(ShardLedger, "grant", few):
+        yield
 
 
 def costs_by(job: Job, by: str) -> set[BatchCost]:
     """Train until both workers know what a mini-batch costs, as a job measured it; empty: they themselves."""
-    with closing(job):
+    with closing(job), too_few_to_check() if by else nullcontext():
         job.driver.start()
         now = job.until(lambda now: [cost.job for cost in now.batch_costs.values()] == [by] * 2)
         return set(now.batch_costs.values())
@@ -66,7 +92,7 @@ def test_they_are_taken_over_and_measured_again_where_they_are_wrong(
     with closing(Database(first.history)) as database:
         add(database, ProgramCost(program, wrong))
     again = costs_by(job_in(tmp_path / "third", features), by="")
-    assert all(each.fixed_s < wrong.fixed_s / 10 for each in again)
+    assert not {(each.fixed_s, each.row_s) for each in again} & {(wrong.fixed_s, wrong.row_s)}
     with closing(BatchCostStore(first.history)) as store:
         (kept,) = store.costs(program)
     assert replace(kept, job="", at_s=0.0) in again

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
-from support.driver.real_job import Job, plan, succeeded, training_held_at
+from support.driver.real_job import Job, plan, succeeded, training_held_at, training_slowed_from
 from support.plans.replayed import replay
+from support.waiting import until
 
 from dlrover_nb.core.basics import numerics
 from dlrover_nb.core.client.handle import JobHandle
@@ -52,6 +53,7 @@ def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
     job.pass_time(5.0)
     job.driver.stop("ada")
     job.until_end()
+    until(lambda: threads, what="the import")  # by a thread, which runs when it gets a processor
     assert threads == ["numerics"], "once, and not in the loop's thread"
 
 
@@ -59,8 +61,10 @@ def test_what_fits_need_is_imported_beside_the_loop_once_all_nodes_train(
 def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpoint(
     start: Callable[..., Job],
 ) -> None:
-    job = start(plan=plan(worker_cpu=0.3, ps_cpu=0.3))  # long enough for a sample on a fast machine too
-    job.until(lambda now: now.running == job.spec.plan)
+    job = start(plan=plan(worker_cpu=0.3, ps_cpu=0.3))
+    with training_slowed_from(job.features.n_train // 2):  # there are reports on a fast machine too
+        job.until(lambda now: now.running == job.spec.plan)
+        job.until(lambda _: reported(job))
     began_s = job.driver.snapshot().started_at_s
     late = Decision(Verdict.MODE, "ada", began_s - 18_000, mode=Mode.SUGGEST, why="to see")
     mode = job.driver.decide(late)
@@ -71,9 +75,7 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     end = succeeded(job)
     assert end.loss is not None
     assert end.loss < 0.5
-    series = job.driver.series()
-    assert max(series.job["samples_per_s"]) > 0
-    assert {"worker-0", "ps-0"} <= set(series.node["node"])
+    assert reported(job)
     again = replay(read_journal(job.folder / JOURNAL)).view()
     assert (again.story, again.decisions, again.mode) == (end.story, end.decisions, end.mode)
     store = HistoryStore(job.history)
@@ -85,6 +87,12 @@ def test_a_job_trains_to_its_end_and_leaves_journal_history_series_and_a_checkpo
     with pytest.raises(StaleDecisionError):
         job.driver.decide(replace(mode, mode=Mode.MANUAL))
     job.driver.stop("ada", "too late")  # nothing happens
+
+
+def reported(job: Job) -> bool:
+    """Whether the series of a job have a rate, and rows of both nodes."""
+    series = job.driver.series()
+    return any(series.job["samples_per_s"]) and {"worker-0", "ps-0"} <= set(series.node["node"])
 
 
 def test_a_decision_that_was_answered_is_in_the_next_snapshot(play: Callable[..., DriverWorld]) -> None:

@@ -20,13 +20,13 @@ def test_rows_count_once_over_kills_a_change_of_plan_and_checkpoints(start: Call
         plan=plan(2, 2), sync=Sync.GBA, n_epoch=6, batch_size=128, global_batch=1000, checkpoint_every_s=1.0
     )
     n_row = job.features.n_train
-    job.until(lambda now: now.running and now.train.n_sample_done > n_row)
-    killed = job.kill(Role.WORKER)
-    job.until(lambda now: job.story_has(f"{killed} was lost") and now.train.n_sample_done > 2 * n_row)
     with training_held_at(5 * n_row):
+        job.until(lambda now: now.running and now.train.n_sample_done > n_row)
+        killed = job.kill(Role.WORKER)
+        job.until(lambda now: job.story_has(f"{killed} was lost") and now.train.n_sample_done > 2 * n_row)
         job.scale(plan(1, 1))
         job.until(lambda now: now.running == plan(1, 1) and now.train.n_sample_done > 3 * n_row)
-        assert any((job.folder / "checkpoints").glob("*/manifest.json"))
+        job.until(lambda _: any((job.folder / "checkpoints").glob("*/manifest.json")))
         killed = job.kill(Role.PS)
         job.until(lambda _: job.story_has(f"{killed} was lost"))
     succeeded(job)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.driver.driver_world import DriverWorld
 from support.driver.driver_world import succeeded as played_to_its_end
-from support.driver.real_job import Job
+from support.driver.real_job import Job, training_held_at
 from torch import nn
 
 from dlrover_nb import trainable
@@ -102,14 +102,15 @@ def told(job: Job | DriverWorld, node: str | None = None, n_line: int = 1000) ->
 def test_prints_and_logging_of_user_code_are_there_while_the_job_runs_and_after_it(
     start_own: Callable[..., Job],
 ) -> None:
-    job = start_own(n_epoch=30)
-    job.until(lambda _: {"reading 0 to 500", "rows: row 0 comes"} <= set(told(job)))
-    (worker,) = {line.node for line in job.driver.logs(None, 1000) if line.level == "stdout"}
-    levels = {line.text: line.level for line in job.driver.logs(worker, 1000)}
-    assert levels["reading 0 to 500"] == "stdout"
-    assert levels["rows: row 0 comes"] == "WARNING"
-    job.driver.stop("ada")
-    job.until_end()
+    with training_held_at(20 * N_ROW):
+        job = start_own(n_epoch=30)
+        job.until(lambda _: {"reading 0 to 500", "rows: row 0 comes"} <= set(told(job)))
+        (worker,) = {line.node for line in job.driver.logs(None, 1000) if line.level == "stdout"}
+        levels = {line.text: line.level for line in job.driver.logs(worker, 1000)}
+        assert levels["reading 0 to 500"] == "stdout"
+        assert levels["rows: row 0 comes"] == "WARNING"
+        job.driver.stop("ada")
+        job.until_end()
     after = told(job)
     assert "reading 0 to 500" in after
     assert [line.text for line in read_logs(job.folder, n_line=1000)] == after

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.driver.real_job import Job, plan
+from support.driver.real_job import Job, plan, training_held_at
 from torch import nn
 
 from dlrover_nb import trainable
@@ -85,13 +85,14 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Job:
     try:
         job.folder.mkdir(mode=0o700, exist_ok=True)
         prepared.write(job.folder)
-        job.driver.start()
-        job.until(lambda now: now.train.done >= 2)
-        why = f"s3://KEY:{PLANTED}-why@bucket is slow, and {PLANTED}-variable"
-        job.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=plan(worker_cpu=0.6), why=why))
-        job.until(lambda _: "all was written" in [line.text for line in job.driver.logs(None, 1000)])
-        job.driver.stop("ada", f"token={PLANTED}-stop")
-        assert job.until_end().phase is JobPhase.STOPPED
+        with training_held_at(100 * job.features.n_train):
+            job.driver.start()
+            job.until(lambda now: now.train.done >= 2)
+            why = f"s3://KEY:{PLANTED}-why@bucket is slow, and {PLANTED}-variable"
+            job.driver.decide(Decision(Verdict.SCALE, "ada", time.time(), plan=plan(worker_cpu=0.6), why=why))
+            job.until(lambda _: "all was written" in [line.text for line in job.driver.logs(None, 1000)])
+            job.driver.stop("ada", f"token={PLANTED}-stop")
+            assert job.until_end().phase is JobPhase.STOPPED
     finally:
         job.driver.close()
     return job

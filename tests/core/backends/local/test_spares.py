@@ -179,6 +179,6 @@ def test_a_killed_driver_takes_its_spare_along_and_leaves_its_nodes(
         assert not second.poll()
         assert process.is_running()
     else:
-        until(lambda: not process.is_running(), what="the spare's end")
+        until(lambda: is_gone(pid), what="the spare's end")
     second.close()
     until(lambda: is_gone(pid), what="the end")

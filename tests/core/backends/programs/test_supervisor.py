@@ -18,7 +18,8 @@ import pathlib, subprocess, sys
 left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 pathlib.Path(sys.argv[1]).write_text(str(left.pid))
 """
-DEAF = STARTER + "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nleft.wait()\n"
+# It is deaf before its file can be seen.
+DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)" + STARTER + "left.wait()\n"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.runtime.node_world import FEATURES, SPEC, Gate, World, shard
 from support.runtime.single_process import LocalClient, train_single
 from support.waiting import LIMIT_S
-from test_nodes_in_step import BSP, ONE_PS, SSP, Together, grant, start
+from test_nodes_in_step import BSP, ONE_PS, SSP, Together, grant, start, tell
 
 from dlrover_nb.core.clock import SystemClock
 from dlrover_nb.core.data import ShardReader
@@ -27,8 +27,6 @@ from dlrover_nb.core.structs.job.spec_choices import Optimizer, Sync
 from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.core.structs.wire.messages import (
     Drain,
-    Forget,
-    Forgotten,
     Granted,
     Left,
     NoShard,
@@ -109,13 +107,6 @@ class Turns:
             self._changed.notify_all()
 
 
-def back_up(world, n):
-    """Set backup workers, and wait until they are in force."""
-    world.send("ps0", Backups(n))
-    world.send("ps0", Forget("nobody"))
-    world.receive(Forgotten, "ps0")
-
-
 def test_a_worker_that_stands_still_holds_nobody_up_and_its_rows_are_trained_later(monkeypatch):
     shards = [shard(0), shard(3)]
     expected = losses_of_rounds(BSP, shards, [(0, 1)] * 2 + [(1,)] * 8 + [(0,)] * 8)
@@ -144,11 +135,11 @@ def test_a_batch_that_came_too_late_is_trained_again_in_the_open_round(monkeypat
         names = start(world, shards, {name: each.append for name, each in losses.items()})
         turns = Turns(world, ["w1", "w0", "w0", "w1"], monkeypatch)
         train = world.start_ps(2)
-        back_up(world, 1)
+        tell(world, Backups(1))
         grant(world, names, train, shards)
         turns.played()
         assert {name: len(each) for name, each in losses.items()} == {"w0": 1, "w1": 1}
-        back_up(world, 0)
+        tell(world, Backups(0))
         turns.free()
         for name in names:
             world.receive(ShardFinished, name)
@@ -165,7 +156,7 @@ def test_a_worker_that_is_late_again_and_again_gives_the_rest_of_its_shard_to_ot
         names = start(world, shards, {name: each.append for name, each in losses.items()})
         turns = Turns(world, ["w0", "w1", *["w1", "w0"] * 3], monkeypatch)
         train = world.start_ps(2)
-        back_up(world, 1)
+        tell(world, Backups(1))
         grant(world, names, train, shards)
         turns.played(last="w0")
         returned = world.receive(ShardReturned)[0]
@@ -195,13 +186,14 @@ def test_a_pause_finds_a_late_worker_at_the_rows_that_are_in_a_round(monkeypatch
         other.reached()
         for name in names:
             world.send(name, Pause(world.epoch))
-        gate.open()
+        gate.open(step_s=1.0)  # it may make one step more, and no other waits for it
         paused = world.receive(Paused, "w0")[0]
+        gate.open()
         assert paused.n_row_done == len(gate.losses) * SPEC.batch_size
         assert paused.n_row_done in {2 * SPEC.batch_size, 3 * SPEC.batch_size}
         other.open()
         world.receive(Paused, "w1")
-        back_up(world, 0)
+        tell(world, Backups(0))
         for name in names:
             world.send(name, train)
         for name in names:
@@ -262,7 +254,7 @@ def test_a_worker_that_leaves_at_once_leaves_the_rounds_too(monkeypatch):
         grant(world, names, world.start_ps(2), shards)
         gate.reached()
         world.send("w0", Drain(at_once=True))
-        gate.open()
+        gate.open(step_s=0.5)
         left = world.receive(Left)[0]
         assert left.n_row_done == len(gate.losses) * SPEC.batch_size
         world.receive(ShardFinished, "w1")

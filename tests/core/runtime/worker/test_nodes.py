@@ -405,7 +405,7 @@ def test_an_asynchronous_worker_takes_another_batch_size_from_its_next_batch_on(
         world.send("w0", Granted(shard(0, n_batch=40)))
         gate.reached()
         world.send("w0", Adjust((("w0", 128), ("w1", 7))))
-        gate.open()
+        gate.open(step_s=0.1)
         world.receive(ShardFinished)
     assert 30 <= len(gate.losses) < 40
 

@@ -21,6 +21,7 @@ from dlrover_nb.core.structs.wire.messages import (
     Adjust,
     BatchSkipped,
     Forget,
+    Forgotten,
     Granted,
     Pause,
     Paused,
@@ -63,6 +64,13 @@ def grant(world, names, train, shards):
         world.send(name, train)
         world.receive(ShardAsked, name)
         world.send(name, Granted(each))
+
+
+def tell(world, order):
+    """Give the first PS an order, and wait until it has it."""
+    world.send("ps0", order)
+    world.send("ps0", Forget("nobody"))
+    world.receive(Forgotten, "ps0")
 
 
 def double_batches(spec, shards):
@@ -160,11 +168,12 @@ def test_workers_that_pause_amid_a_round_leave_nothing_half_done_and_go_on(spec,
         for name in names:
             world.send(name, Pause(world.epoch))
         for gate in gates.values():
-            gate.open()
+            gate.open(step_s=0.5)
         for name in names:
             paused = world.receive(Paused, name)[0]
             assert paused.n_row_done == len(gates[name].losses) * SPEC.batch_size
         for name in names:
+            gates[name].open()
             world.send(name, train)
         for name in names:
             world.receive(ShardFinished, name)
@@ -208,7 +217,7 @@ def test_other_batch_sizes_are_in_force_from_one_round_on(monkeypatch):
         names = start(world, shards, gates)
         grant(world, names, world.start_ps(2), shards)
         gates["w0"].reached()
-        world.send("ps0", Adjust((("w0", 32), ("w1", 96))))
+        tell(world, Adjust((("w0", 32), ("w1", 96))))
         gates["w0"].open()
         for name in names:
             world.receive(ShardFinished, name)
@@ -232,7 +241,7 @@ def test_a_batch_of_several_mini_batches_is_one_push_and_each_row_counts_once(mo
         names = start(world, shards, gates)
         grant(world, names, world.start_ps(2), shards)
         gates["w0"].reached()
-        world.send("ps0", Adjust((("w0", 96), ("w1", 32)), (("w0", 3),)))
+        tell(world, Adjust((("w0", 96), ("w1", 32)), (("w0", 3),)))
         gates["w0"].open()
         for name in names:
             world.receive(ShardFinished, name)
