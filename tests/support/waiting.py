@@ -1,8 +1,7 @@
 """The one way in which tests wait for another process: on a fact, with one limit for all.
 
 The limit only decides how long a broken test takes to fail: a minute of a machine that has nothing else to do. Where
-more processes want the cores than there are, each gets its share of them, and the limit is as much longer; so it is
-where the processor itself is slower than the one by which the minute was chosen.
+more processes want the cores than there are, each gets its share of them, and the limit is as much longer.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FREE_LIMIT_S = 60.0
 POLL_S = 0.05
-USUAL_S = 0.012  # of the processor by which the minute was chosen, for `counting_s`
 
 
 def crowd(load: float, n_worker: int, n_core: int) -> float:
@@ -27,27 +25,10 @@ def crowd(load: float, n_worker: int, n_core: int) -> float:
     return max(1.0, (load + n_worker) / n_core)
 
 
-def counting_s() -> float:
-    """Return the processor time that some arithmetic takes here."""
-    began_s, total = time.process_time(), 0
-    for n in range(300_000):
-        total += n * n % 7
-    return time.process_time() - began_s
-
-
-def slowness(seconds: float) -> float:
-    """Return how many times longer all takes, by what `counting_s` measured."""
-    return max(1.0, seconds / USUAL_S)
-
-
-LIMIT_S = (
-    FREE_LIMIT_S
-    * slowness(min(counting_s() for _ in range(3)))
-    * crowd(
-        os.getloadavg()[0],
-        int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
-        len(os.sched_getaffinity(0)),
-    )
+LIMIT_S = FREE_LIMIT_S * crowd(
+    os.getloadavg()[0],
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+    len(os.sched_getaffinity(0)),
 )
 
 
