@@ -17,10 +17,11 @@ from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.widgets.charts import PLANS
 from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
 from dlrover_nb.widgets.live.browser.poller import Poller
-from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, PLANS
+from dlrover_nb.widgets.live.chart_grid import FIT_EVERY
 from dlrover_nb.widgets.live.job_screen import Screen
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
 from dlrover_nb.widgets.live.live_view import LiveView
