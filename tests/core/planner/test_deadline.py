@@ -165,8 +165,8 @@ def test_without_any_plan_in_time_the_most_probable_is_advised_and_it_is_said():
     told = analysis.deadline
     assert not told.is_feasible
     assert told.earliest_s == pytest.approx(analysis.finish_s.min())
-    assert "no plan reaches 90 %" in told.words
-    assert "earliest possible end" in told.words
+    assert "no plan has a 90 % chance" in told.words
+    assert "earliest end" in told.words
 
 
 def test_an_experiment_that_could_cost_the_deadline_is_not_made():
@@ -204,7 +204,7 @@ def test_a_budget_that_no_plan_in_time_keeps_to_is_told_with_the_smallest_that_w
     tight, enough, none = (outlook(budget) for budget in (0.9 * least, 1.01 * least, None))
     assert tight.least_budget == pytest.approx(least)
     assert not tight.is_feasible
-    assert f"it takes at least {least:.4g} an hour" in tight.words
+    assert f"you need {least:.4g} an hour" in tight.words
     assert (enough.least_budget, none.least_budget) == (None, None)
     assert enough.is_feasible
     assert none.is_feasible

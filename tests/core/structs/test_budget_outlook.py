@@ -16,7 +16,7 @@ PLAN = ResourcePlan(RolePlan(2, 1.0, 1024), RolePlan(1, 0.5, 512))
 SMALL = ResourcePlan(RolePlan(1, 0.5, 1024), RolePlan(1, 0.5, 512))
 NOW = PlanBudget(PLAN, per_hour=2.0, end_cost=4.0, enough=0.02, share=0.5)
 PRICES = st.just(0.0) | st.floats(1e-9, 1e4)  # as `per_hour` rounds them
-DOES = "chance that the rest is enough"
+DOES = "chance that the money is enough"
 BARE = BudgetOutlook("ads", 10.0, 8.0, "USD", 2.0)
 SHORT = replace(BARE, samples_per_s=1000.0, n_sample_left=7_200_000, now=NOW)
 
@@ -49,11 +49,13 @@ def test_early_on_only_a_better_plan_is_a_choice(words):
 def test_near_the_limit_it_says_what_the_rest_buys_and_each_choice():
     most = PlanBudget(SMALL, 1.0, 2.5, 0.1, 0.8)
     words = replace(SHORT, most=most).words
-    assert words.startswith("8 of 10 USD spent (80 %); the rest lasts 60 min: about 3,600,000 rows, 50 % of")
-    assert f"until the end it takes 4, with a 2 % {DOES}" in words
+    assert words.startswith(
+        "8 of 10 USD spent (80 %); the money lasts 60 min, for about 3,600,000 rows (50 % of"
+    )
+    assert f"all of them would cost 4 (2 % {DOES})" in words
     assert "`%dlrover pin ads --budget 12.4` raises the limit" in words
     assert "`%dlrover end ads --now` keeps what is trained" in words
-    assert words.endswith(f"or {SMALL.short} trains 80 % of what is left")
+    assert words.endswith(f"or {SMALL.short} trains 80 % of the rest")
 
 
 @given(st.floats(0.01, 100), st.floats(0.81, 0.99), st.floats(0.01, 200))

@@ -508,7 +508,7 @@ def test_an_open_action_has_a_card_and_buttons_of_its_own(acting, page):
     assert "Action m1: restart worker-1" in page.text
     assert "trains about 12 % faster" in page.text
     assert "the start of another worker" in page.text
-    assert "worker-1 is slow: 24.0 ms" in page.text
+    assert "worker-1 is slow: it works 24.0 ms" in page.text
     assert "Action m1 (restart worker-1) waits for your decision." in page.status
     assert (acting.action.accept.label, acting.action.reject.label) == ("Accept m1", "Reject m1")
     assert acting.action.accept.tags == ["accept m1"]
