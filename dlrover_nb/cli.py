@@ -246,7 +246,9 @@ def _verbs() -> dict[str, Verb]:
         "serve": SERVE,
         "brain": BRAIN,
         "users": USERS,
-        "demo": Verb("demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True),
+        "demo": Verb(
+            "demo", "run the demonstration", _demo, DEMO, prints=True, exits_by_phase=True, under="submit"
+        ),
     }
     return {
         name: verb if name in WITHOUT_CLUSTER else replace(verb, arguments=(*verb.arguments, CLUSTER))

@@ -75,6 +75,9 @@ class Verb:
         there is nothing to say.
     prints
         Whether the handler itself prints as it goes: it takes ``as_json``, and returns the last snapshot.
+    under
+        Word under which users type it, with its name as the flag, unless a row of `verbs.spelling.WORDS`
+        says otherwise: ``show`` for ``show --logs``.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Verb:
     exits_by_phase: bool = False
     default_of: Callable[[str], object] = lambda _: None
     prints: bool = False
+    under: str = ""
 
     @property
     def flags(self) -> tuple[str, ...]:

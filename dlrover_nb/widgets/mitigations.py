@@ -71,7 +71,7 @@ def slow_words(finding: Straggler, job: str) -> str:
     """Say who is slow: its time, that of its peers, since when, and by which rule."""
     what = "a request" if finding.role == "ps" else "a step"
     return (
-        f"{short_name(finding.node, job)} is slow: {seconds_text(finding.iter_s)} of its own in {what}, its "
+        f"{short_name(finding.node, job)} is slow: it works {seconds_text(finding.iter_s)} on {what}, its "
         f"peers {seconds_text(finding.peers_s)} ({finding.ratio:.1f} times), "
         f"since {units.clock(finding.since_s)}, {finding.pace} ({finding.rule})."
     )

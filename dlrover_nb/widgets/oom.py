@@ -13,8 +13,8 @@ from dlrover_nb.widgets import units
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, MemoryLine
 
-NEVER = "not before the end"
-UNLIKELY = "probably not before the end"
+NEVER = "not during the job"
+UNLIKELY = "probably not during the job"
 
 
 def running_out(snapshot: JobSnapshot) -> tuple[MemoryLine, ...]:
@@ -29,8 +29,15 @@ def full_in_words(line: MemoryLine) -> str:
     return UNLIKELY if summary.is_at_risk(line) else NEVER
 
 
+def full_words(line: MemoryLine) -> str:
+    """Say the same in a sentence: ``full in about 41 min``, ``not full during the job``."""
+    if line.full_in_s is not None:
+        return f"full in about {units.duration(line.full_in_s)}"
+    return f"{'probably ' if summary.is_at_risk(line) else ''}not full during the job"
+
+
 def countdown(line: MemoryLine) -> str:
-    """Format when a node is full: ``a ps is full in 41 min (5 %: 22 min, 95 %: not before the end)``."""
+    """Format when a node is full: ``a ps is full in 41 min (5 %: 22 min, 95 %: not during the job)``."""
     early, late = (
         NEVER if s is None else units.duration(s) for s in (line.full_in_low_s, line.full_in_high_s)
     )

@@ -26,37 +26,26 @@ if TYPE_CHECKING:
 
     from support.jobs.cluster_double import MemoryCluster
 
-LINES = {
+LINES = {  # of verbs that take more than the name of a job
     "connect": "connect",
     "submit": "submit new",
     "cluster": "cluster",
     "jobs": "jobs",
-    "status": "status ctr",
     "watch": "watch over",
-    "plans": "plans ctr",
-    "why": "why ctr",
     "whatif": "whatif ctr --workers 3",
-    "accept": "accept ctr",
     "override": "override ctr --workers 3",
-    "reject": "reject ctr",
     "pin": "pin ctr --workers 2",
     "mode": "mode ctr auto",
     "budget": "budget ctr 40",
     "scale": "scale ctr --workers 2",
     "batches": "batches ctr worker-0=64",
-    "mitigate": "mitigate ctr",
-    "logs": "logs ctr",
-    "stragglers": "stragglers ctr",
-    "staleness": "staleness ctr",
     "history": "history",
     "score": "score",
     "export": "export ctr -o job.yaml",
     "import": "import job.yaml",
     "attach": "attach",
     "wait": "wait over",
-    "stop": "stop ctr",
     "delete": "delete over",
-    "shards": "shards ctr",
     "report": "report ctr -o report.html",
     "dash": "dash",
     "shutdown": "shutdown --force",
@@ -99,12 +88,11 @@ def run(memory: MemoryCluster, capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 def test_every_verb_prints_json_and_nothing_else(run) -> None:
     run("export ctr -o job.yaml --force")
-    for verb, line in LINES.items():
-        code, out, err = run(f"{line} --json" + " --force" * (verb == "export"))
-        assert (code, err == "") == (0, verb != "connect"), line  # which says where the next calls go
+    for line in [LINES.get(verb, f"{verb} ctr") for verb in GRAMMAR.verbs if verb not in ELSEWHERE]:
+        code, out, err = run(f"{line} --json" + " --force" * line.startswith("export"))
+        assert (code, err == "") == (0, line != "connect"), line  # which says where the next calls go
         assert out.count("\n") == 1
         assert isinstance(json.loads(out), dict | list)
-    assert set(LINES) | ELSEWHERE == set(GRAMMAR.verbs)
 
 
 def test_every_verb_says_that_it_takes_json() -> None:

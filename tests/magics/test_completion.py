@@ -48,17 +48,7 @@ def offered(text: str) -> tuple[str, ...]:
         ("%dlrover s", ("submit", "show", "server")),
         (
             "%dlrover show --",
-            (
-                "--live",
-                "--nodes",
-                "--stragglers",
-                "--staleness",
-                "--mitigations",
-                "--rows",
-                "--logs",
-                "--machines",
-                "--wait",
-            ),
+            tuple(flag for form in GRAMMAR.words["show"][1:] for flag in form.form.by),
         ),
         ("%dlrover show --logs ctr-daily --", ("--lines",)),
         ("%dlrover show --logs ctr-daily w", ("worker-0",)),

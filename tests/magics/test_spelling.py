@@ -28,7 +28,6 @@ SPELLINGS = [  # old, new, and the new name that the old one tells
     ("watch ctr", "show ctr --live", "show --live"),
     ("stragglers ctr --solution lb-bsp", "show ctr --nodes --solution lb-bsp", "show --nodes"),
     ("stragglers", "show --stragglers", "show --nodes"),
-    ("staleness ctr", "show ctr --staleness", "show --staleness"),
     ("mitigate ctr", "show --mitigations ctr", "show --mitigations"),
     ("shards ctr", "show --rows ctr", "show --rows"),
     ("logs ctr worker-0 -n 5", "show ctr --logs worker-0 -n 5", "show --logs"),
@@ -71,6 +70,12 @@ SPELLINGS = [  # old, new, and the new name that the old one tells
     ("demo --out x", "submit --demo --out x", "submit --demo"),
 ]  # fmt: skip
 
+UNDER = [  # whose name is their flag
+    name
+    for name, verb in cli.GRAMMAR.verbs.items()
+    if verb.under and name not in {form.verb for forms in WORDS.values() for form in forms}
+]
+
 
 def test_the_help_lists_at_most_fifteen_words() -> None:
     for grammar in GRAMMARS:
@@ -84,8 +89,20 @@ def test_every_old_verb_is_spelled_otherwise_or_as_it_was() -> None:
     for grammar in GRAMMARS:
         spelled = {form.form.verb for forms in grammar.words.values() for form in forms}
         assert spelled | {"help"} == set(grammar.verbs)
-    old = {line.split()[0] for line, *_ in SPELLINGS}
+    old = {line.split()[0] for line, *_ in SPELLINGS} | set(UNDER)
     assert old == set(cli.GRAMMAR.verbs) - set(WORDS) - {"help"}
+
+
+@for_each("name", UNDER)
+def test_a_verb_under_a_word_is_its_flag_there(name: str) -> None:
+    verb = cli.GRAMMAR.verbs[name]
+    before, now = (
+        cli.GRAMMAR.parse(shlex.split(f"{start} {verb.example}"))
+        for start in (name, f"{verb.under} --{name}")
+    )
+    assert now.verb.handler is before.verb.handler
+    assert {**now.values} == {**before.values}
+    assert (before.hint, now.hint) == (f"`{name}` is now `{verb.under} --{name}`.", "")
 
 
 @for_each(("old", "new", "name"), SPELLINGS)

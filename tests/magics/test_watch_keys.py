@@ -116,7 +116,7 @@ def test_keys_with_shift_answer_the_action_on_the_screen(
     ]
     assert "A accept m1   R reject m1" in screen
     assert "action m1: restart worker-1" in screen
-    assert "worker-1 is slow: 24.0 ms" in screen
+    assert "worker-1 is slow: it works 24.0 ms" in screen
 
 
 def test_a_key_with_shift_answers_no_proposal() -> None:

@@ -398,9 +398,8 @@ def _as_before(before: AuditRow, asker: Asker, command: Command, again: Callable
         raise _waiting(command, before.answer)
     answer = f": {before.answer}" if before.answer else ""
     raise StaleDecisionError(
-        f"{command.words} of job {command.job} was asked before with this key, and is "
-        f"{before.stage}{answer}; look at "
-        "the job, and ask with a new key if it is still wanted"
+        f"{command.words} of job {command.job} was sent before with this key, and is {before.stage}{answer}; "
+        "look at the job, and send it with a new key if you still want it"
     )
 
 
@@ -409,4 +408,4 @@ def decision_again(decisions: tuple[Decision, ...], name: str) -> Decision:
     for decision in decisions:
         if decision.id == name:
             return decision
-    raise StaleDecisionError(f"this was asked before with this key, and done as {name}; look at the job")
+    raise StaleDecisionError(f"this was sent before with this key, and done as {name}; look at the job")

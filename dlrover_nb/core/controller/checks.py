@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.views.events import JobSubmitted
 
-_SETTINGS = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
 _STATUS = {
     Verdict.ACCEPT: ProposalStatus.ACCEPTED,
     Verdict.OVERRIDE: ProposalStatus.OVERRIDDEN,
@@ -112,19 +111,16 @@ def check_decision(
         raise StaleDecisionError(f"job {now.name} has {now.phase}; decisions need a running job")
     check_undo(decision, now.changes, now.name)
     check_version(decision, now.changes, now.name)
-    if decision.verdict in _SETTINGS:
-        check_setting(
-            decision, now.settings, lambda plan: check_room(plan, now.job.capacity, now.job.spec.bounds)
-        )
-        return
+    check_setting(
+        decision, now.settings, lambda plan: check_room(plan, now.job.capacity, now.job.spec.bounds)
+    )
     if decision.verdict is Verdict.MITIGATE or is_mitigation(decision.proposal):
         _check_mitigation(decision, now, actions, nodes)
         return
     if decision.verdict in _STATUS:
         book.check(book.find(decision.proposal), _STATUS[decision.verdict])
-    if decision.verdict is Verdict.REJECT:
-        return
-    check_change(_plan(decision, book), now)
+    if decision.verdict.sets_plan:
+        check_change(_plan(decision, book), now)
 
 
 def _check_mitigation(

@@ -351,11 +351,10 @@ def _speed(worker: WorkerState) -> float:
 
 
 def _said(f: Straggler) -> str:
-    part = "as many rows as its peers" if f.by_rows else "its own part of a step"
-    longer = "as long as they do" if f.by_rows else "as long as its peers"
+    part = "as many rows as others train" if f.by_rows else "a step"
     return (
-        f"{f.node} took {seconds_text(f.iter_s)} for {part} over {f.window_s:.0f} s, "
-        f"{f.ratio:.1f} times {longer}"
+        f"{f.node} worked {seconds_text(f.iter_s)} on {part}, {f.ratio:.1f} times as long as its peers, "
+        f"in the last {f.window_s:.0f} s"
     )
 
 

@@ -171,7 +171,7 @@ def refused(error: DlroverError, words: str, form: Form, handle: JobHandle | Non
             who = _who_answered(handle, form)
             head = f"{_head(words)} of job {job} was not done, since the job has changed: "
             return Ended(
-                Fate.STALE, f"{head}{who}{_sentence(text)} Look at what stands now, and decide on that."
+                Fate.STALE, f"{head}{who}{_sentence(text)} Look at the job as it is now, and decide again."
             )
         case NotWrittenError():
             return Ended(Fate.REFUSED, f"{_head(words)} of job {job} was not done: {_sentence(text)}")

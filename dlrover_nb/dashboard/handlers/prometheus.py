@@ -195,7 +195,7 @@ def of_snapshots(snapshots: Mapping[tuple[str, str], JobSnapshot]) -> Iterator[M
     )
     clocks = GaugeMetricFamily(
         "dlrover_memory_full_seconds",
-        "Until the memory of a role is likely to be full; missing: not before the end.",
+        "Until the memory of a role is likely to be full; missing: not during the job.",
         labels=(*_JOB, "role"),
     )
     waiting = GaugeMetricFamily("dlrover_waiting_nodes", "Nodes whose start waits.", labels=_JOB)

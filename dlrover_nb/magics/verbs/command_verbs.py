@@ -102,7 +102,7 @@ def verb_of(request: type[Decides]) -> Verb:
     if issubclass(request, Sized):
         interpret.append(check_sizes)
     arguments = (JOB, *map(argument_of, taken), WHY)
-    return Verb(str(row.action), row.summary, ask, arguments, row.example, tuple(interpret))
+    return Verb(str(row.action), row.summary, ask, arguments, row.example, tuple(interpret), under="apply")
 
 
 def _shown_id(commands: Commands, job: str, field: FieldInfo, value: object) -> object:

@@ -164,6 +164,7 @@ VERBS = (
         staleness,
         (JOB,),
         "quick-start",
+        under="show",
     ),
     replace(_MITIGATE, handler=mitigate),
     Verb(

@@ -111,6 +111,7 @@ VERBS = (
         WAIT,
         "quick-start --for proposal --timeout 60",
         exits_by_phase=True,
+        under="show",
     ),
     Verb(
         "finish",
@@ -126,7 +127,14 @@ VERBS = (
         (JOB, WHY),
         'quick-start --why "good enough"',
     ),
-    Verb("delete", "remove a job and its files; its history is kept", delete, DELETE, "quick-start"),
+    Verb(
+        "delete",
+        "remove a job and its files; its history is kept",
+        delete,
+        DELETE,
+        "quick-start",
+        under="end",
+    ),
     Verb(
         "shards",
         "show the state of all rows, and decide about shards in quarantine",

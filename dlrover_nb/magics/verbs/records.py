@@ -174,6 +174,7 @@ VERBS = (
         LOGS,
         "quick-start worker-0 -n 20",
         (job_or("node", re.compile(r"(worker|ps)-\d+")),),
+        under="show",
     ),
     Verb(
         "history",
@@ -183,7 +184,7 @@ VERBS = (
         "quick-start",
         (job_or("run", re.compile(r".+@[\d.]+")),),
     ),
-    Verb("score", "show how good predictions were", score, SCORE, "quick-start --days 30"),
+    Verb("score", "show how good predictions were", score, SCORE, "quick-start --days 30", under="history"),
     Verb(
         "export",
         "write a plan as YAML: ElasticJob, ScalePlan, TFJob, JobSet or others",

@@ -1,8 +1,9 @@
 """How verbs are spelled: a few words, each of which does one thing or several, chosen by flags.
 
 What is done stands in the verbs beside this module, one for each thing; their names were once what users
-typed, and go on working. `WORDS` alone says under which word and flag each is now. Parsing, help, completion,
-the page of the documentation, and how an old name is spelled now are made from it.
+typed, and go on working. A verb whose name is its flag says itself under which word it stands (`Verb.under`),
+behind the forms of that word in `WORDS`, which need more or come first. Parsing, help, completion, the page
+of the documentation, and how an old name is spelled now are made from both.
 
 A form of a word takes the arguments of its verb, so no flag is declared twice. It is chosen by a flag that
 only chooses (``--live``), that the verb has anyway (``--goal``), or that stands for another argument of the
@@ -81,13 +82,12 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
         Form(verb="attach", by=("--attach",), example="--attach quick-start"),
         _plain("shutdown", "--end"),
     ),
-    "submit": (_plain("submit"), _plain("demo", "--demo")),
+    "submit": (_plain("submit"),),
     "jobs": (_plain("jobs"), Form(verb="dash", by=("--live",), example="--live quick-start")),
     "show": (
         _plain("status"),
         _plain("watch", "--live"),
         _plain("stragglers", "--nodes", "--stragglers"),
-        _plain("staleness", "--staleness"),
         Form(
             verb="mitigate", by=("--mitigations",), only=("job",),
             summary="show what waits and what was done against stragglers",
@@ -97,9 +97,7 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
             verb="shards", by=("--rows",), only=("job",),
             summary="show the state of all rows", example="quick-start --rows",
         ),
-        _plain("logs", "--logs"),
         _plain("cluster", "--machines"),
-        _plain("wait", "--wait"),
     ),
     "plan": (
         _plain("plans"),
@@ -132,11 +130,9 @@ WORDS: Mapping[str, tuple[Form, ...]] = {
     "end": (
         Form(verb="finish", summary="end a job with success: train no more rows, and evaluate the model"),
         _plain("stop", "--now"),
-        _plain("delete", "--delete"),
     ),
     "history": (
         _plain("history"),
-        _plain("score", "--score"),
         Form(verb="audit", by=("--audit",), example="--audit list --job quick-start --since 24h"),
         Form(verb="report", renamed={"output": "--report"}, example="quick-start --report report.html"),
         Form(
@@ -255,11 +251,21 @@ def spelled_words(verbs: Mapping[str, Verb]) -> dict[str, tuple[Spelled, ...]]:
     return {
         word: tuple(
             spelled(word, form, verbs[form.verb], is_first=form is forms[0])
-            for form in forms
+            for form in (*forms, *_under(word, verbs))
             if form.verb in verbs
         )
         for word, forms in WORDS.items()
     }
+
+
+def _under(word: str, verbs: Mapping[str, Verb]) -> tuple[Form, ...]:
+    """Return the forms whose flag is the name of their verb: of verbs that no row of `WORDS` names."""
+    in_rows = {form.verb for forms in WORDS.values() for form in forms}
+    return tuple(
+        _plain(verb.name, f"--{verb.name}")
+        for verb in verbs.values()
+        if verb.under == word and verb.name not in in_rows
+    )
 
 
 def chosen(forms: Sequence[Spelled], words: Sequence[str], *, has_cell: bool = False) -> tuple[Spelled, ...]:

@@ -1,4 +1,7 @@
-"""Charts, one file each; a new one is added by its file and one line in the table `CHARTS`.
+"""Charts, one file each; a new one is added by its file and its name in the table of pages.
+
+The page says under which heading of the live view it stands. A report has it too, below the parts that place
+theirs by hand.
 
 An installed package adds charts by entry points of the group `dlrover_nb.charts`, each a `Chart` that `chart`
 made. They are offered in live views beside ours.
@@ -26,13 +29,20 @@ from dlrover_nb.widgets.charts import (
 from dlrover_nb.widgets.charts.chart import Chart, chart
 from dlrover_nb.widgets.charts.per_worker import batch_by_worker, distance, rows_by_speed, staleness
 
+PLANS, STALENESS = "Plans", "Staleness"
+_BY_PAGE = {
+    "": (throughput,),  # it stands below the sentence, on no page
+    PLANS: (curve, front),
+    "Memory": (memory,),
+    "Nodes": (workers, breakdown, stragglers),
+    "Rows": (shards, rounds),
+    STALENESS: (staleness, distance, batch_by_worker, rows_by_speed),
+    "Scores": (scores,),
+}
+PAGES = {page: tuple(each.CHART.name for each in modules) for page, modules in _BY_PAGE.items() if page}
 CHARTS: dict[str, Chart] = {
-    module.CHART.name: module.CHART
-    for module in (
-        throughput, workers, batch_by_worker, memory, breakdown, stragglers, staleness, distance, shards,
-        rows_by_speed, front, curve, scores, rounds,
-    )
-}  # fmt: skip
+    module.CHART.name: module.CHART for modules in _BY_PAGE.values() for module in modules
+}
 
 GROUP = "dlrover_nb.charts"
 _log = logging.getLogger(__name__)
@@ -52,4 +62,4 @@ def all_charts() -> dict[str, Chart]:
     return CHARTS | charts
 
 
-__all__ = ["CHARTS", "Chart", "all_charts", "chart"]
+__all__ = ["CHARTS", "PAGES", "PLANS", "STALENESS", "Chart", "all_charts", "chart"]

@@ -114,7 +114,7 @@ def words(data: Columns) -> str:
         end = "nothing left to do"
     return (
         f"{c.done:,} done, {c.doing:,} handed out, {c.todo:,} to do; {rate}, {end}. "
-        f"{c.returned:,} were taken back from workers, {c.quarantined:,} in quarantine, "
+        f"{c.returned:,} came back from lost workers, {c.quarantined:,} in quarantine, "
         f"{c.skipped:,} skipped."
     )
 

@@ -12,7 +12,7 @@ from dlrover_nb.core.structs.plan.resources import Role
 from dlrover_nb.widgets import moves, units
 from dlrover_nb.widgets.blocks import Paragraph, escape
 from dlrover_nb.widgets.jobs.headline import headline
-from dlrover_nb.widgets.oom import full_in_words
+from dlrover_nb.widgets.oom import full_words
 
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.decisions.decisions import Outcome
@@ -58,8 +58,7 @@ def _memory(snapshot: JobSnapshot) -> str:
         return ""
     fullest = max(snapshot.memory, key=lambda line: line.now_mib / line.limit_mib)
     name = "PS" if fullest.role is Role.PS else str(fullest.role)
-    full = f"{'' if fullest.full_in_s is None else 'in about '}{full_in_words(fullest)}"
-    return f"{units.percent(fullest.now_mib / fullest.limit_mib)} of a {name}, full {full}"
+    return f"{units.percent(fullest.now_mib / fullest.limit_mib)} of a {name}, {full_words(fullest)}"
 
 
 def _cost(snapshot: JobSnapshot) -> str:

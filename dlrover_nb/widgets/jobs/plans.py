@@ -451,26 +451,30 @@ def decision_view(
 
 def state_words(decision: Decision, proposal: Proposal | None, snapshot: JobSnapshot) -> str:
     """Describe the progress of a decision from facts alone: never 'done' before the plan runs."""
-    is_heard = decision.id in {each.id for each in snapshot.decisions}
-    settings = {Verdict.MODE, Verdict.PIN, Verdict.BUDGET}
-    if not is_heard and (proposal is not None or decision.verdict in settings):
-        return "the job's next report will show the result"
     if acted := mitigations.state_words(decision, snapshot):
         return acted
-    if decision.verdict in settings:
-        return _setting_words(decision.verdict, snapshot)
+    is_heard = decision.id in {each.id for each in snapshot.decisions}
+    if not is_heard and (proposal is not None or not decision.verdict.sets_plan):
+        return "the job's next report will show the result"
     if proposal is not None:
         return f"proposal {proposal.id} is {status_words(proposal, snapshot)}"
+    if not decision.verdict.sets_plan:
+        return _setting_words(decision.verdict, snapshot)
     return _own_plan_words(decision, snapshot, is_heard=is_heard)
 
 
 def _setting_words(verdict: Verdict, snapshot: JobSnapshot) -> str:
     """Describe what holds now of a setting that a decision changed."""
-    if verdict is Verdict.MODE:
-        return f"the job is in {snapshot.mode} mode"
-    if verdict is Verdict.PIN:
-        return f"pinned now: {snapshot.pins}"
-    return "the job has no limit now" if snapshot.budget is None else f"budget now: {snapshot.budget.words}"
+    match verdict:
+        case Verdict.MODE:
+            return f"the job is in {snapshot.mode} mode"
+        case Verdict.PIN:
+            return f"pinned now: {snapshot.pins}"
+        case Verdict.BUDGET:
+            left = snapshot.budget
+            return "the job has no limit now" if left is None else f"budget now: {left.words}"
+        case _:
+            return "done"
 
 
 def _own_plan_words(decision: Decision, snapshot: JobSnapshot, *, is_heard: bool) -> str:

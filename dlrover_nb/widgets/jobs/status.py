@@ -397,7 +397,7 @@ def memory_blocks(snapshot: JobSnapshot) -> tuple[Block, ...]:
 
 def memory_table(lines: Sequence[MemoryLine]) -> Table:
     """Return use, growth and limit of memory per role."""
-    head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "limit met in", "chance")
+    head = ("role", "largest node", "limit", "law", "at the end", "90 % band", "full in", "chance")
     note = "Chance that a node runs out of memory before the job ends."
     return Table("Memory", head, tuple(map(_memory_row, lines)), note)
 
@@ -435,8 +435,8 @@ def shards_table(snapshot: JobSnapshot) -> Table:
         "late reports",
     )
     note = (
-        "Returned: taken back from workers that died or left; another worker trains them. "
-        "In quarantine: they crashed their workers and wait for your decision (%dlrover apply)."
+        "Returned: their worker died or left, and another one trains them. "
+        "In quarantine: they crashed their workers; retry or skip them with %dlrover apply."
     )
     return Table("Accounting of shards", head, rows, note)
 

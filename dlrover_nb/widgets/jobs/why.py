@@ -382,7 +382,7 @@ def weighed_table(weighed: Sequence[Weighed], snapshot: JobSnapshot) -> Table:
     head = ("plan", "samples/s", "90 % band", cost, "finish", "pause", *head_auc, *head_tried, *may_run)
     cells = zip(weighed, auc, ran, possible, strict=True)
     rows = tuple((*_weighed_row(w), *change, *speed, *cell) for w, change, speed, cell in cells)
-    return Table("Plans weighed", head, rows)
+    return Table("Predicted plans", head, rows)
 
 
 def _auc(weighed: Sequence[Weighed]) -> tuple[tuple[str, ...], ...]:

@@ -17,7 +17,7 @@ import panel as pn
 
 from dlrover_nb.core.client.until import first_steps
 from dlrover_nb.core.structs.decisions.candidates import Candidate
-from dlrover_nb.widgets.charts import CHARTS, all_charts, curve, front
+from dlrover_nb.widgets.charts import CHARTS, PAGES, PLANS, STALENESS, all_charts, curve, front
 from dlrover_nb.widgets.jobs.whatif import Axis, value
 from dlrover_nb.widgets.live.controls.elements import button, pane, select
 from dlrover_nb.widgets.live.live_charts import kit
@@ -37,17 +37,8 @@ if TYPE_CHECKING:
     from dlrover_nb.widgets.live.job_view_model import ViewState
 
 FIRST = "throughput"
-OF_THE_FIT = ("curve", "front")
+OF_THE_FIT = PAGES[PLANS]
 FIT_EVERY = 5  # ticks
-PLANS, STALENESS = "Plans", "Staleness"
-PAGES = {
-    PLANS: OF_THE_FIT,
-    "Memory": ("memory",),
-    "Nodes": ("workers", "breakdown", "stragglers"),
-    "Rows": ("shards", "rounds"),
-    STALENESS: ("staleness", "distance", "batches", "consumed"),
-    "Scores": ("scores",),
-}
 ADDED = "More charts"  # the page of those that installed packages add
 _REACH = {False: "Show all plans", True: "Show what is near"}
 

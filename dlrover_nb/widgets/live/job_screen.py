@@ -16,7 +16,7 @@ from dlrover_nb.core.structs.decisions.decisions import Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.widgets.blocks import Paragraph, Tone, block_html, table_html
-from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.charts import CHARTS, PLANS, STALENESS
 from dlrover_nb.widgets.jobs.again import GO_ON, RUN_AGAIN, again_blocks, goes_on
 from dlrover_nb.widgets.jobs.always_asked import always_asked_html
 from dlrover_nb.widgets.jobs.headline import OTHER_LABEL, headline, missed, old_picture
@@ -35,7 +35,7 @@ from dlrover_nb.widgets.jobs.staleness_view import no_ages_blocks
 from dlrover_nb.widgets.jobs.status import nodes_blocks
 from dlrover_nb.widgets.jobs.why import why_view
 from dlrover_nb.widgets.live.browser.render_target import RenderTarget
-from dlrover_nb.widgets.live.chart_grid import PLANS, STALENESS, ChartGrid
+from dlrover_nb.widgets.live.chart_grid import ChartGrid
 from dlrover_nb.widgets.live.controls.action_card import ActionCard
 from dlrover_nb.widgets.live.controls.decision_buttons import DecisionButtons
 from dlrover_nb.widgets.live.controls.elements import button, pane, press_field, sends, sends_choice, text

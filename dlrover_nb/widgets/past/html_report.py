@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlrover_nb.widgets import units
 from dlrover_nb.widgets.blocks import Block, Contents, Facts, Heading, Paragraph, Verbatim, View, escape
-from dlrover_nb.widgets.charts import CHARTS
+from dlrover_nb.widgets.charts import CHARTS, PAGES, STALENESS
 from dlrover_nb.widgets.jobs.headline import headline
 from dlrover_nb.widgets.jobs.plans import fit_blocks, past_blocks, proposal_blocks
 from dlrover_nb.widgets.jobs.staleness_view import staleness_blocks
@@ -26,6 +26,11 @@ from dlrover_nb.widgets.theme import REPORT_CSS
 if TYPE_CHECKING:
     from dlrover_nb.core.structs.plan.prices import PriceTable
     from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+
+PLACED = {  # charts that a part of the report has
+    "throughput", "workers", "scores", "front", "curve", "memory", "breakdown", "stragglers", "shards",
+    "rounds", *PAGES[STALENESS],
+}  # fmt: skip
 
 
 def write_report(path: str | Path, snapshot: JobSnapshot, series: SeriesChunk | None = None) -> Path:
@@ -91,9 +96,15 @@ def _parts(snapshot: JobSnapshot, series: SeriesChunk | None) -> list[Block]:
         CHARTS["shards"].static(snapshot, series),
         Paragraph(f"Evaluation: {evaluation_words(snapshot)}."),
         *((CHARTS["rounds"].static(snapshot, series),) if snapshot.rounds else ()),
+        *_more_charts(snapshot, series),
         Heading("Story"),
         Verbatim("\n".join(snapshot.story) or "nothing happened yet"),
     ]
+
+
+def _more_charts(snapshot: JobSnapshot, series: SeriesChunk | None) -> tuple[Block, ...]:
+    charts = [CHARTS[name].static(snapshot, series) for name in CHARTS if name not in PLACED]
+    return (Heading("More charts"), *charts) if charts else ()
 
 
 def _setting_facts(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:

@@ -81,7 +81,7 @@ def test_at_four_fifths_the_story_says_once_what_the_rest_buys_and_what_can_be_d
     assert "60 USD spent (80" in line
     assert line.split(";")[0] == words
     assert "rows" in line
-    assert "%dlrover end clicks --now" in line or "ends within it" in line
+    assert "%dlrover end clicks --now" in line or "would finish for" in line
     assert job.view.budget.share >= NEAR_SHARE
 
 
@@ -119,8 +119,8 @@ def test_a_stream_says_for_how_long_the_rest_lasts_and_compares_it_with_no_end(m
     outlook = job.view.budget
     assert (outlook.n_sample_left, outlook.now, outlook.best) == (None, None, None)
     assert outlook.left_s == pytest.approx((60 - 66 * START_CORES) / START_CORES)
-    assert "14 s: about" in outlook.words
-    assert outlook.words.split(":")[0] == words
+    assert "14 s, for about" in outlook.words
+    assert outlook.words.split(", for")[0] == words
     assert "until the end" not in outlook.words
 
 

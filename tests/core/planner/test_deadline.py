@@ -166,7 +166,7 @@ def test_without_any_plan_in_time_the_most_probable_is_advised_and_it_is_said(wo
     assert not told.is_feasible
     assert told.earliest_s == pytest.approx(analysis.finish_s.min())
     assert told.words == words
-    assert "earliest possible end" in told.words
+    assert "earliest end" in told.words
 
 
 def test_an_experiment_that_could_cost_the_deadline_is_not_made():

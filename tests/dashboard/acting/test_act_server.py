@@ -106,7 +106,7 @@ def test_a_page_of_an_earlier_job_of_that_name_decides_nothing_about_the_next_on
             answer = send(server, ADMIN, **{"proposal": "p2", "mode": "auto"} | form | {"action": action})
             words = told(team, ADMIN, answer)
             assert "it was meant for an earlier job named ads, which was started again since" in words
-            assert "Look at what stands now" in words
+            assert "Look at the job as it is now" in words
     assert not master.asked
     assert not master.state.phase.is_final
 

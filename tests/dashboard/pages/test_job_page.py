@@ -195,7 +195,7 @@ def slow(master):
 def test_the_page_tells_who_is_slow_and_what_waits_against_that(server, slow):
     page = read(server, VIEWER).text
     for part in (
-        "worker-1 is slow: 24.0 ms of its own in a step, its peers 12.0 ms (2.0 times), since",
+        "worker-1 is slow: it works 24.0 ms on a step, its peers 12.0 ms (2.0 times), since",
         "z-score 4.1 over 3",
         "ps-1: 2 retryable errors, 0 others in 10 min",
         "m1: restart worker-1",

@@ -123,7 +123,7 @@ def test_a_job_that_has_ended_runs_no_clock():
 
 def test_an_unsure_end_is_said_as_such(words):
     line = replace(b.snapshot().memory[1], full_in_high_s=None)
-    assert oom.countdown(line).endswith("(5 %: 85 s, 95 %: not before the end)")
+    assert oom.countdown(line).endswith("(5 %: 85 s, 95 %: not during the job)")
     line = replace(line, full_in_s=None, oom_probability=0.2)
     assert oom.countdown(line) == words
     assert oom.running_out(b.snapshot(memory=(replace(line, oom_probability=0.01),))) == ()
@@ -134,10 +134,10 @@ def test_title_table_and_status_agree_on_how_likely_memory_is_to_be_full():
     for chance, (title, cells, words) in {
         0.1: (
             "Memory: a ps may be full before the end",
-            ("probably not before the end", "10 %"),
+            ("probably not during the job", "10 %"),
             "10 % chance",
         ),
-        0.0: ("Memory per node", ("not before the end", "< 1 %"), ""),
+        0.0: ("Memory per node", ("not during the job", "< 1 %"), ""),
     }.items():
         job = b.snapshot(memory=(replace(line, oom_probability=chance),))
         drawn = memory.marks(memory.columns(job, b.series()))
@@ -250,7 +250,7 @@ def test_the_queue_says_its_rate_and_when_it_is_empty(words):
     assert data.per_min == pytest.approx(6.0)
     assert data.left_s == pytest.approx(240.0)
     assert data.title == words
-    assert "3 were taken back" in shards.data_table(data).note
+    assert "3 came back" in shards.data_table(data).note
 
 
 def test_the_layers_of_the_queue_sum_to_all_shards_at_any_time():

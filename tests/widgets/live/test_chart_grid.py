@@ -9,9 +9,10 @@ from support.jobs import builders as b
 
 from dlrover_nb.core.structs.cluster.host_load import HostLoad
 from dlrover_nb.core.structs.views.snapshot import JobSnapshot, SeriesChunk
+from dlrover_nb.widgets.charts import PLANS
 from dlrover_nb.widgets.clusters.many.figure import Figure
 from dlrover_nb.widgets.jobs.review_card import Link
-from dlrover_nb.widgets.live.chart_grid import PLANS, ChartGrid
+from dlrover_nb.widgets.live.chart_grid import ChartGrid
 from dlrover_nb.widgets.live.job_view_model import ViewState
 
 

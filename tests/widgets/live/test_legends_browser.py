@@ -11,8 +11,8 @@ from test_themes_browser import SWITCH, THEMES
 
 from dlrover_nb.core.client.handle import JobHandle
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus
+from dlrover_nb.widgets.charts import PAGES
 from dlrover_nb.widgets.live.browser.poller import Poller
-from dlrover_nb.widgets.live.chart_grid import PAGES
 from dlrover_nb.widgets.live.live_view import LiveView
 
 pytestmark = [

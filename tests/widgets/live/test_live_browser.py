@@ -181,7 +181,7 @@ def test_an_action_against_a_straggler_is_answered_by_keys_beside_the_proposal(m
     accept = page.get_by_role("button", name="Accept m1")
     accept.wait_for()
     page.get_by_text("Action m1: restart worker-1").wait_for()
-    page.get_by_text("worker-1 is slow: 24.0 ms").wait_for()
+    page.get_by_text("worker-1 is slow: it works 24.0 ms").wait_for()
     status = page.get_by_role("status")
     until(lambda: "Action m1 (restart worker-1) waits for your decision" in status.aria_snapshot())
     assert page.get_by_role("button", name="Do it (p2)").is_visible()

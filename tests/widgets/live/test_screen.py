@@ -17,10 +17,11 @@ from dlrover_nb.core.structs.decisions.actions import BackupWorkers
 from dlrover_nb.core.structs.decisions.decisions import ProposalStatus, Verdict
 from dlrover_nb.core.structs.job.job import JobPhase
 from dlrover_nb.core.structs.job.spec_choices import Mode
+from dlrover_nb.widgets.charts import PLANS
 from dlrover_nb.widgets.jobs.review_card import Answer
 from dlrover_nb.widgets.jobs.whatif import Axis
 from dlrover_nb.widgets.live.browser.poller import Poller
-from dlrover_nb.widgets.live.chart_grid import FIT_EVERY, PLANS
+from dlrover_nb.widgets.live.chart_grid import FIT_EVERY
 from dlrover_nb.widgets.live.job_screen import Screen
 from dlrover_nb.widgets.live.job_view_model import JobViewModel
 from dlrover_nb.widgets.live.live_view import LiveView
@@ -507,7 +508,7 @@ def test_an_open_action_has_a_card_and_buttons_of_its_own(acting, page):
     assert "Action m1: restart worker-1" in page.text
     assert "trains about 12 % faster" in page.text
     assert "the start of another worker" in page.text
-    assert "worker-1 is slow: 24.0 ms" in page.text
+    assert "worker-1 is slow: it works 24.0 ms" in page.text
     assert "Action m1 (restart worker-1) waits for your decision." in page.status
     assert (acting.action.accept.label, acting.action.reject.label) == ("Accept m1", "Reject m1")
     assert acting.action.accept.tags == ["accept m1"]

@@ -45,7 +45,7 @@ def test_a_moment_tells_who_was_slow_what_waited_and_what_was_done():
         decisions=(Decision(Verdict.REJECT, "ada", START_S + 800, "m1", id="d1"),),
     )
     text = moment_view(moment, START_S, "clicks").text()
-    assert "worker-1 is slow: 24.0 ms of its own in a step" in text
+    assert "worker-1 is slow: it works 24.0 ms on a step" in text
     assert "Action m2: restart worker-1 waited." in text
     assert "rejected" in text
     assert "m2 (restart worker-1) waits" in moment_words(moment, START_S, None)

@@ -73,10 +73,8 @@ class UndoLog:
         pins: Pins,
         budget_total: float | None = None,
     ) -> None:
-        """Record a decision and the state before it; one without a change of it (REJECT) is left out."""
+        """Record a decision and the state before it; one that changes none of it (REJECT) is left out."""
         match decision.verdict:
-            case Verdict.REJECT:
-                return
             case Verdict.MODE:
                 back = Decision(Verdict.MODE, "", decision.at_s, mode=mode, undoes=decision.id)
             case Verdict.PIN:
@@ -85,8 +83,10 @@ class UndoLog:
                 back = Decision(
                     Verdict.BUDGET, "", decision.at_s, budget_total=budget_total, undoes=decision.id
                 )
-            case _:
+            case verdict if verdict.sets_plan:
                 back = Decision(Verdict.SCALE, "", decision.at_s, plan=plan, undoes=decision.id)
+            case _:
+                return
         append(self._all, UndoableChange(decision, back))
 
     def fell_through(self, decision: str) -> None:

@@ -116,7 +116,8 @@ class ChainCheck:
             )
         if not self._is_anchored:
             sentences.append(
-                f"no row has the hash {self._anchor[:12]}: the chain is not the one that was written down"
+                f"no row has the hash {self._anchor[:12]} that you noted: "
+                "rows were changed, or this is another audit"
             )
         return tuple(sentences)
 

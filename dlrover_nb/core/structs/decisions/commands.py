@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dlrover_nb.core.basics.redaction import BareReason
-from dlrover_nb.core.structs.decisions.decisions import Decision, Verdict
+from dlrover_nb.core.structs.decisions.decisions import Decision
 from dlrover_nb.core.structs.decisions.people import Person
 from dlrover_nb.core.structs.training.shards import BatchChoice, FinishChoice, ShardAction, ShardChoice
 
@@ -29,7 +29,7 @@ class Entry(StrEnum):
 
 
 class Action(StrEnum):
-    """What is asked for."""
+    """What is asked for; a decision is asked for by its verdict."""
 
     VIEW = "view"
     ACCEPT = "accept"
@@ -49,18 +49,6 @@ class Action(StrEnum):
     FINISH = "finish"
     STOP = "stop"
     DELETE = "delete"
-
-
-OF_VERDICT = {
-    Verdict.ACCEPT: Action.ACCEPT,
-    Verdict.REJECT: Action.REJECT,
-    Verdict.OVERRIDE: Action.OVERRIDE,
-    Verdict.SCALE: Action.SCALE,
-    Verdict.MODE: Action.MODE,
-    Verdict.PIN: Action.PIN,
-    Verdict.BUDGET: Action.BUDGET,
-    Verdict.MITIGATE: Action.MITIGATE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,7 @@ class Command(BareReason):
 
 def decide(decision: Decision, job: str, *, key: str = "") -> Command:
     """Return the command to make a decision."""
-    action = Action.UNDO if decision.undoes else OF_VERDICT[decision.verdict]
+    action = Action.UNDO if decision.undoes else Action(decision.verdict)
     return Command(action, job, decision=decision, why=decision.why, key=key)
 
 

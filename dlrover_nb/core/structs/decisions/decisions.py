@@ -138,6 +138,11 @@ class Verdict(StrEnum):
     MITIGATE = "mitigate"
     BUDGET = "budget"
 
+    @property
+    def sets_plan(self) -> bool:
+        """Whether it may set another plan; an accepted or ordered action against stragglers sets none."""
+        return self in {Verdict.ACCEPT, Verdict.OVERRIDE, Verdict.SCALE}
+
 
 @dataclass(frozen=True, slots=True)
 class Decision(BareReason):

@@ -134,19 +134,19 @@ class BudgetOutlook:
 
     def _rest_words(self) -> str:
         if self.now is not None and self.is_enough:
-            return f"{self.now.end_cost:,.4g} more until the end, {_enough(self.now)}"
+            return f"the rest of the job costs about {self.now.end_cost:,.4g} {_enough(self.now)}"
         if self.left_s is None:
             return ""
         n_bought, n_left = self.n_sample_bought, self.n_sample_left
-        lasts = f"the rest lasts {span_words(self.left_s)}"
+        lasts = f"the money lasts {span_words(self.left_s)}"
         if n_bought is None:
             return lasts
         if self.now is None or not n_left:
-            return f"{lasts}: about {n_bought:,} rows"
+            return f"{lasts}, for about {n_bought:,} rows"
         share = percent(self.now.share)
         return (
-            f"{lasts}: about {n_bought:,} rows, {share} of what is left; until the end it takes "
-            f"{self.now.end_cost:,.4g}, {_enough(self.now)}"
+            f"{lasts}, for about {n_bought:,} rows ({share} of the rest); all of them would cost "
+            f"{self.now.end_cost:,.4g} {_enough(self.now)}"
         )
 
     def _choice_words(self) -> str:
@@ -154,17 +154,14 @@ class BudgetOutlook:
         if self.is_enough or not (self.is_near or self.best is not None):
             return ""
         if self.best is not None:
-            return (
-                f"{self.best.plan.short} ends within it: {self.best.end_cost:,.4g} until the end, "
-                f"{_enough(self.best)}"
-            )
+            return f"{self.best.plan.short} would finish for {self.best.end_cost:,.4g} {_enough(self.best)}"
         raised = f"`%dlrover pin {self.job} --budget {self._needed_words()}` raises the limit"
         stops = f"`%dlrover end {self.job} --now` keeps what is trained"
         smaller = ""
         if self.most is not None:
             share = percent(self.most.share)
-            smaller = f", or {self.most.plan.short} trains {share} of what is left"
-        none = "" if self.now is None else "no plan ends within it: "
+            smaller = f", or {self.most.plan.short} trains {share} of the rest"
+        none = "" if self.now is None else "no plan can finish: "
         return f"{none}{raised}, {stops}{smaller}"
 
     def _needed_words(self) -> str:
@@ -176,7 +173,7 @@ class BudgetOutlook:
 
 
 def _enough(plan: PlanBudget) -> str:
-    return f"with a {chance_words(plan.enough)} chance that the rest is enough"
+    return f"({chance_words(plan.enough)} chance that the money is enough)"
 
 
 def per_hour(prices: PriceTable, nodes: Iterable[Need]) -> float | None:

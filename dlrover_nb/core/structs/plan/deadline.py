@@ -73,19 +73,19 @@ class DeadlineOutlook:
         if self.is_feasible:
             return f"{now}; {best}"
         return (
-            f"{now}; no plan reaches {chance_words(self.wanted)}: {best}, "
-            f"and the earliest possible end is in {span_words(self.earliest_s)}"
+            f"{now}; no plan has a {chance_words(self.wanted)} chance: {best}, "
+            f"and the earliest end is in {span_words(self.earliest_s)}"
         )
 
     def _budget_words(self, least: float) -> str:
         chance, wanted = self.least_budget_in_time, chance_words(self.wanted)
         if chance is not None and chance < self.wanted:
             return (
-                f"no plan reaches {wanted}: the budget buys {chance_words(self.best_in_time)}, "
-                f"{least:.4g} an hour would buy {chance_words(chance)}"
+                f"no plan has a {wanted} chance: the best within the budget has "
+                f"{chance_words(self.best_in_time)}, one for {least:.4g} an hour has {chance_words(chance)}"
             )
-        odds = "" if chance is None else f", which gives {chance_words(chance)}"
-        return f"no plan within the budget reaches {wanted}: it takes at least {least:.4g} an hour{odds}"
+        odds = "" if chance is None else f" ({chance_words(chance)})"
+        return f"no plan within the budget has a {wanted} chance: you need {least:.4g} an hour{odds}"
 
 
 def margin_words(margin_s: float) -> str:

@@ -288,7 +288,7 @@ def test_an_infeasible_deadline_is_told_at_the_submission_where_similar_jobs_are
     assert not told.is_feasible
     assert told.left_s == 1.0
     assert told.earliest_s > 1.0
-    assert any("no plan reaches 90" in line and "earliest possible end" in line for line in job.view.story)
+    assert any("90 %" in line and "earliest end" in line for line in job.view.story)
 
 
 def test_without_any_knowledge_the_deadline_is_told_by_the_first_fit(make_job):
