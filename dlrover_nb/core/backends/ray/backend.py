@@ -35,13 +35,13 @@ from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.process.limits import was_out_of_memory
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import Need, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
-    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
@@ -143,6 +143,7 @@ class RayBackend:
         """Request a new job's minimal set of nodes while its master prepares the job: both take a second.
 
         They are what the master is about to start if it keeps this plan; others are ended at the next `poll`.
+        A client has requested them already where it could, before it read the job's data.
         Where Ray has no room for them now, or a request fails, all nodes are requested as without it; so are
         they among several machines, of which one is wished for by what is known of each node.
         """
@@ -150,13 +151,18 @@ class RayBackend:
             if sum(shape.count for shape in self.capacity().shapes) > 1:
                 return
             remove_request(self._job)  # of an earlier process of this master, which had begun no job
-            self._open(plan)
-            if not self._gang.is_placed:
-                return
-            for node, role in _minimal_set(plan):
+            nodes, there = dict(_minimal_set(plan)), _nodes_of(self._job)
+            if not nodes.keys() <= there.keys():
+                if not machines_with_room(_total(plan)):
+                    return
+                self._open(plan)
+                if not self._gang.is_placed:
+                    return
+            self._n_first, self._is_new = plan.worker.count + plan.ps.count, False
+            for node, role in nodes.items():
                 need = plan.role(role).need
                 options = self._options(node, need) | {"get_if_exists": True}  # as above
-                self._prepared[node] = Prepared(_new_actor(role, options), need)
+                self._prepared[node] = Prepared(there.get(node) or _new_actor(role, options), need)
             self._gang.close()
             self._are_prepared = True
         except (BackendError, RayError, ValueError, ConnectionError) as error:
@@ -449,6 +455,12 @@ def _minimal_set(plan: ResourcePlan) -> Iterator[tuple[str, Role]]:
     """Yield the names that a master gives to the nodes that a gang is of, and their roles."""
     yield from ((f"{Role.PS}-{i}", Role.PS) for i in range(plan.ps.count))
     yield f"{Role.WORKER}-0", Role.WORKER
+
+
+def _total(plan: ResourcePlan) -> Need:
+    """Return what the minimal set holds together."""
+    ps, worker, n = plan.ps, plan.worker, plan.ps.count
+    return Need(n * ps.cpu + worker.cpu, n * ps.memory_mib + worker.memory_mib, n * ps.gpu + worker.gpu)
 
 
 def _new_actor(role: Role, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
