@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import ray
 from ray._private import state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrover_nb.core.backends.ray import head
+from dlrover_nb.core.backends.ray.backend import RayBackend
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
+from dlrover_nb.core.backends.ray.nodes import spares
 from dlrover_nb.core.commands.requests import Scale
 from dlrover_nb.core.structs.data.features import FeatureSpec
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
-from dlrover_nb.core.structs.plan.resources import ResourcePlan, Role, RolePlan
+from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, Role, RolePlan
 from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]
@@ -118,6 +122,34 @@ def test_a_wished_machine_that_filled_up_meanwhile_is_no_demand(second, wait_unt
     assert told.got != told.host
     for each in (busy, full, node):
         ray.kill(each)
+
+
+def test_a_spare_stands_where_the_next_worker_would_and_one_whose_machine_ends_is_replaced(
+    cluster, second, wait_until, monkeypatch
+):
+    first, light = second
+    for name in ("SETTLED_S", "LOST_S", "KEEP_S"):
+        monkeypatch.setattr(spares, name, 0.0)
+    busy = held_on(first, 3.9, wait_until)
+    backend = RayBackend("spill", one_host=False, keeps_spare=True)
+
+    def stands_on_now():
+        assert backend.poll() == ()
+        with contextlib.suppress(ValueError):
+            return stands_on("spill", "worker-1")
+        return ""
+
+    try:
+        backend.adopt({"worker-0": Need(1.0, 256, 0)})
+        assert [each.node for each in backend.poll()] == ["worker-0"]
+        wait_until(lambda: stands_on_now() == light, what="a spare where there is room")
+        ray.kill(busy)
+        socket = next(each["RayletSocketName"] for each in ray.nodes() if each["NodeID"] == light)
+        raylets = [each for each in psutil.process_iter() if each.name() == "raylet"]
+        next(each for each in raylets if f"--raylet_socket_name={socket}" in each.cmdline()).kill()
+        wait_until(lambda: stands_on_now() == first, what="another spare where there is room now")
+    finally:
+        backend.close()
 
 
 @pytest.mark.release

@@ -13,6 +13,8 @@ from support.waiting import LIMIT_S, until
 from dlrover_nb.core.backends.ray.backend import RayBackend
 from dlrover_nb.core.backends.ray.reach import NAMESPACE
 from dlrover_nb.core.commands.requests import Scale
+from dlrover_nb.core.errors import InvalidValueError
+from dlrover_nb.core.runtime.node import preflight
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import ResourcePlan, RolePlan
@@ -88,10 +90,53 @@ def test_a_master_that_died_before_its_job_began_leaves_its_nodes_to_the_next(ba
     assert master.hello(LIMIT_S).node == "ps-0"
 
 
-def test_without_room_for_all_nothing_is_prepared(backend, master):
-    backend.prepare(replace(PLAN, worker=RolePlan(1, 64.0, 512)))
+def test_a_client_requests_them_before_it_reads_the_data_and_ends_them_if_it_cannot(cluster, monkeypatch):
+    there = []
+
+    def refused(spec, **_):
+        there.append(actors())
+        raise InvalidValueError(spec.name)
+
+    monkeypatch.setattr(preflight, "validate_job", refused)
+    with pytest.raises(InvalidValueError, match=JOB):
+        cluster.submit(JobSpec(JOB, plan=PLAN))
+    assert [each.keys() for each in there] == [{"ps-0", "worker-0"}]
     assert actors() == {}
-    backend.start_node(ps(master))
+    until(lambda: cluster.load().machines[0].jobs == (), what="that nothing is held")
+
+
+def test_a_client_leaves_the_nodes_of_a_running_job_alone(cluster):
+    handle = cluster.submit(JobSpec(JOB, plan=PLAN, mode=Mode.MANUAL, n_epoch=10_000))
+    until(lambda: handle.snapshot().running == PLAN, what="training")
+    before = actors()
+    with pytest.raises(InvalidValueError, match=JOB):
+        cluster.submit(JobSpec(JOB, plan=PLAN))
+    assert actors() == before
+    handle.stop()
+    until(lambda: not actors(), what="the end of all nodes")
+
+
+def test_a_master_takes_what_its_client_requested_where_nothing_else_is_free(backend, master, cluster):
+    most = cluster.capacity().total_cpu - PLAN.ps.cpu
+    plan = replace(PLAN, worker=RolePlan(1, most, 512))
+    client = RayBackend(JOB, one_host=True)
+    until(lambda: client.prepare(plan) or actors(), what="room for them")
+    before = actors()
+    until(lambda: backend.room().total_cpu == 0, what="that nothing is free")
+    backend.prepare(plan)
+    config = ps(master)
+    backend.start_node(replace(config, spec=replace(config.spec, plan=plan)))
+    assert master.hello(LIMIT_S).node == "ps-0"
+    assert actors() == before
+    backend.poll()
+
+
+def test_without_room_for_all_nothing_is_prepared(backend, master):
+    plan = replace(PLAN, worker=RolePlan(1, 64.0, 512))
+    backend.prepare(plan)
+    assert actors() == {}
+    config = ps(master)
+    backend.start_node(replace(config, spec=replace(config.spec, plan=plan)))
     backend.poll()
     assert actors() == {}
 
@@ -104,7 +149,7 @@ def test_a_job_trains_in_the_processes_that_were_prepared_and_grows_beside_them(
     first = dict(actors())
     until(lambda: handle.snapshot().running == PLAN, what="training")
     now = actors()
-    assert now.keys() == {"ps-0", "worker-0", "worker-1"}
+    assert now.keys() - {"worker-2"} == {"ps-0", "worker-0", "worker-1"}  # that one is a spare
     assert first.items() <= now.items()
     more = replace(PLAN, worker=replace(PLAN.worker, count=3))
     handle.decide(Scale.to(more))

@@ -5,7 +5,8 @@ The actors are detached: they survive a killed master, and the restarted one fin
 Ray's scheduler (placement); the node itself enforces its CPU share (`core.runtime.process.limits`). A job's
 minimal set of nodes is placed together (`gang`): they are requested when Ray has room for all of them, and
 the others after them. Where there are several machines, one is preferred for each node by the load of all
-(`host_wishes`).
+(`host_wishes`). While a job trains, one process that has imported all waits to become its next worker
+(`nodes.spares`).
 """
 
 from __future__ import annotations
@@ -13,30 +14,34 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from operator import ge
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray._private import state
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dlrover_nb.core.backends.ray.gang import MIB, Gang, remove_gangs, remove_request
 from dlrover_nb.core.backends.ray.host_wishes import HostWishes
 from dlrover_nb.core.backends.ray.load import free_need, ray_capacity
-from dlrover_nb.core.backends.ray.ray_node import ENDED, RayNode
+from dlrover_nb.core.backends.ray.nodes.ray_node import ENDED, RayNode
+from dlrover_nb.core.backends.ray.nodes.reservation import machines_with_room, release, reserved
+from dlrover_nb.core.backends.ray.nodes.spares import Spares
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, ask_ray
 from dlrover_nb.core.codec import to_json
 from dlrover_nb.core.driver.backend import NodeExited
 from dlrover_nb.core.errors import BackendError, InvalidValueError
 from dlrover_nb.core.runtime.process.limits import was_out_of_memory
 from dlrover_nb.core.structs.plan.capacity import Capacity, NodeShape
-from dlrover_nb.core.structs.plan.resources import Role
+from dlrover_nb.core.structs.plan.resources import Need, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dlrover_nb.core.structs.cluster.host_wish import HostWish
-    from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan
+    from dlrover_nb.core.structs.plan.resources import ResourcePlan
     from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
@@ -78,9 +83,14 @@ class RayBackend:
         The job's name: nodes are named actors ``JOB/NODE``.
     one_host
         Whether all nodes share one machine, so that they can talk over ipc.
+    keeps_spare
+        Whether a spare process waits for the next worker while the job trains.
     """
 
-    def __init__(self, job: str, *, one_host: bool) -> None:
+    def __init__(self, job: str, *, one_host: bool, keeps_spare: bool = False) -> None:
+        self._spares, self._keeps_spare = Spares(job, self._start_spare), keeps_spare
+        self._last_worker: NodeConfig | None = None
+        self._in_room: set[str] = set()  # nodes that were spares
         self._job, self._gang, self._wishes = job, Gang(job), HostWishes(job)
         self._is_new = True
         self._n_first = 0  # nodes of the first plan
@@ -133,6 +143,7 @@ class RayBackend:
         """Request a new job's minimal set of nodes while its master prepares the job: both take a second.
 
         They are what the master is about to start if it keeps this plan; others are ended at the next `poll`.
+        A client has requested them already where it could, before it read the job's data.
         Where Ray has no room for them now, or a request fails, all nodes are requested as without it; so are
         they among several machines, of which one is wished for by what is known of each node.
         """
@@ -140,13 +151,18 @@ class RayBackend:
             if sum(shape.count for shape in self.capacity().shapes) > 1:
                 return
             remove_request(self._job)  # of an earlier process of this master, which had begun no job
-            self._open(plan)
-            if not self._gang.is_placed:
-                return
-            for node, role in _minimal_set(plan):
+            nodes, there = dict(_minimal_set(plan)), _nodes_of(self._job)
+            if not nodes.keys() <= there.keys():
+                if not machines_with_room(_total(plan)):
+                    return
+                self._open(plan)
+                if not self._gang.is_placed:
+                    return
+            self._n_first, self._is_new = plan.worker.count + plan.ps.count, False
+            for node, role in nodes.items():
                 need = plan.role(role).need
                 options = self._options(node, need) | {"get_if_exists": True}  # as above
-                self._prepared[node] = Prepared(_new_actor(role, options), need)
+                self._prepared[node] = Prepared(there.get(node) or _new_actor(role, options), need)
             self._gang.close()
             self._are_prepared = True
         except (BackendError, RayError, ValueError, ConnectionError) as error:
@@ -173,7 +189,7 @@ class RayBackend:
                 return
             if self._gang.covers(config.need) or self._comes_after_prepared():
                 self._deferred[config.node] = Deferred(config, time.monotonic())
-            else:
+            elif not self._runs_spare(config):
                 self._wish((config,))
                 self._request(config)
         except (RayError, ValueError, ConnectionError) as error:
@@ -193,6 +209,44 @@ class RayBackend:
         self._note(config, prepared.actor)
         return True
 
+    def _runs_spare(self, config: NodeConfig) -> bool:
+        """Let the spare be a node, if it was made for that and stands where the node had better be."""
+        if config.node != self._spares.node:
+            return False
+        self._wish((config,))
+        actor = self._spares.take(config.need, self._wishes.machine(config.node))
+        if actor is None:
+            self._await_name(config.node)
+            return False
+        self._in_room.add(config.node)
+        self._refs[actor.run.remote(to_json(config))] = config.node
+        self._note(config, actor)
+        return True
+
+    def _mind_spare(self) -> None:
+        """Keep a spare for the next worker, once those that were started have had time to come up."""
+        if not self._keeps_spare or self._deferred:
+            return
+        workers = {int(n.rpartition("-")[2]): n for n in self._node_names if n.startswith(f"{Role.WORKER}-")}
+        if workers and (need := self._needs.get(workers[max(workers)])) is not None:
+            self._spares.mind(f"{Role.WORKER}-{max(workers) + 1}", need)
+
+    def _start_spare(self, node: str, need: Need) -> Any:  # noqa: ANN401 - Ray's handle has no public type
+        """Start the process of a worker that is to come, where there is room for it; None: there is none."""
+        try:
+            machines = machines_with_room(need)
+            if not machines or need.gpu or self._still_unplaced():
+                return None
+            if self._last_worker is not None:
+                self._wish((replace(self._last_worker, node=node, avoid=()),))
+            where = NodeAffinitySchedulingStrategy(self._wishes.machine(node) or machines[0], soft=True)
+            holds_nothing = {"num_cpus": 0, "memory": 0, "scheduling_strategy": where}
+            options = self._options(node, need) | holds_nothing
+            return ray.remote(RayNode).options(**options).remote(str(Role.WORKER), need.cpu, is_spare=True)
+        except (RayError, ValueError, ConnectionError) as error:
+            logger.warning("job %s has no spare worker now: %s", self._job, error)
+            return None
+
     def _comes_after_prepared(self) -> bool:
         """Whether a node is one of the first ones, and waits until those that were prepared are placed."""
         return self._are_prepared and len(self._node_names) <= self._n_first
@@ -201,6 +255,10 @@ class RayBackend:
         """End a prepared node, and wait until its name is free: another node may be about to take it."""
         with contextlib.suppress(RayError, ValueError):
             ray.kill(prepared.actor)
+        self._await_name(node)
+
+    def _await_name(self, node: str) -> None:
+        """Wait until the name of a node that was ended is free."""
         end_s = time.monotonic() + NAME_LIMIT_S
         while node in _nodes_of(self._job) and time.monotonic() < end_s:
             time.sleep(NAME_POLL_S)
@@ -221,6 +279,9 @@ class RayBackend:
 
     def _note(self, config: NodeConfig, actor: Any) -> None:  # noqa: ANN401 - Ray's handle has no public type
         """Note a node that was requested."""
+        if config.role is Role.WORKER:
+            self._last_worker = config
+        self._spares.settle()
         self._actors[config.node] = actor
         self._unplaced[config.node] = UnplacedNode(actor, config.need, time.monotonic())
 
@@ -289,6 +350,10 @@ class RayBackend:
         for node, actor in self._actors.items():
             self._await_end(node, actor)
         gone = [node for node in nodes if node not in self._actors]
+        self._in_room = reserved(self._job)
+        for node in self._in_room.difference(self._actors):
+            release(self._job, node)
+        self._spares.settle()
         self._gone += [NodeExited(node, "it ended while its master was away") for node in gone]
 
     def stop_node(self, node: str) -> None:
@@ -308,6 +373,7 @@ class RayBackend:
         """Return the nodes whose run has ended."""
         self._end_unused()
         self._try_deferred()
+        self._mind_spare()
         gone, self._gone = self._gone, []
         if not self._refs:
             return tuple(gone)
@@ -333,7 +399,8 @@ class RayBackend:
 
     def host_wishes(self) -> Mapping[str, HostWish]:
         """Return the machines that were preferred for the nodes."""
-        return self._wishes.by_node(self._stands_on)
+        wishes = self._wishes.by_node(self._stands_on)
+        return {node: wish for node, wish in wishes.items() if node in self._node_names}
 
     def _stands_on(self, node: str) -> str:
         """Return Ray's id of a node's machine; empty while it has none."""
@@ -352,10 +419,11 @@ class RayBackend:
         """Kill all actors that still run."""
         self._closed = True
         self._end_unused()
+        self._spares.end()
         for node in self._actors:
             self._kill(node)
         self._gang.close()
-        remove_gangs(self._job)
+        _remove_groups(self._job)
         self._deferred.clear()
         self._actors.clear()
         self._unplaced.clear()
@@ -379,12 +447,20 @@ class RayBackend:
         self._actors.pop(node, None)
         self._unplaced.pop(node, None)
         self._wishes.forget(node)
+        if node in self._in_room:
+            release(self._job, node)
 
 
 def _minimal_set(plan: ResourcePlan) -> Iterator[tuple[str, Role]]:
     """Yield the names that a master gives to the nodes that a gang is of, and their roles."""
     yield from ((f"{Role.PS}-{i}", Role.PS) for i in range(plan.ps.count))
     yield f"{Role.WORKER}-0", Role.WORKER
+
+
+def _total(plan: ResourcePlan) -> Need:
+    """Return what the minimal set holds together."""
+    ps, worker, n = plan.ps, plan.worker, plan.ps.count
+    return Need(n * ps.cpu + worker.cpu, n * ps.memory_mib + worker.memory_mib, n * ps.gpu + worker.gpu)
 
 
 def _new_actor(role: Role, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Ray's handle has no public type
@@ -396,7 +472,15 @@ def clear_left(job: str) -> None:
     for actor in _nodes_of(job).values():
         with contextlib.suppress(RayError, ValueError):
             ray.kill(actor)
+    _remove_groups(job)
+
+
+def _remove_groups(job: str) -> None:
+    """Give back all that a job reserved."""
     remove_gangs(job)
+    with contextlib.suppress(RayError, ConnectionError):
+        for node in reserved(job):
+            release(job, node)
 
 
 def _nodes_of(job: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ray._private.services import resolve_ip_for_localhost
 from ray._private.worker import global_worker
 from ray._raylet import Config  # type: ignore[attr-defined]  # compiled: it carries no types
 
-from dlrover_nb.core.backends.ray.backend import clear_left
+from dlrover_nb.core.backends.ray.backend import RayBackend, clear_left
 from dlrover_nb.core.backends.ray.head import (
     LOOPBACK,
     HeadRecord,
@@ -31,7 +31,13 @@ from dlrover_nb.core.backends.ray.head import (
     stop_head,
 )
 from dlrover_nb.core.backends.ray.load import ray_capacity, ray_load
-from dlrover_nb.core.backends.ray.master import RayLink, RayMaster, RayProgramsMaster, create_master
+from dlrover_nb.core.backends.ray.master import (
+    RayLink,
+    RayMaster,
+    RayProgramsMaster,
+    create_master,
+    starts_as_submitted,
+)
 from dlrover_nb.core.backends.ray.near_masters import write_head
 from dlrover_nb.core.backends.ray.ray_jobs import SeesRayJobs
 from dlrover_nb.core.backends.ray.reach import NAMESPACE, check_reachable, silence
@@ -129,16 +135,19 @@ class RayCluster(SeesRayJobs):
             return self._submit_programs(spec, model=model, data=data)
         from dlrover_nb.core.runtime.node.preflight import validate_job  # noqa: PLC0415 - a submit alone reads data
 
-        prepared = validate_job(spec, model=model, data=data, trained=trained_encoding(spec))
-        spec, features = prepared.spec, prepared.features
-        origin_of(spec, features)  # its errors, before anything is made
-        if spec.sync is Sync.ALLREDUCE:
-            from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
+        with self._first_nodes(spec) as nodes:
+            prepared = validate_job(spec, model=model, data=data, trained=trained_encoding(spec))
+            if nodes is not None and not _starts_alike(prepared.spec, spec):
+                nodes.close()
+            spec, features = prepared.spec, prepared.features
+            origin_of(spec, features)  # its errors, before anything is made
+            if spec.sync is Sync.ALLREDUCE:
+                from dlrover_nb.core.runtime.allreduce.job import with_workers  # noqa: PLC0415 - few jobs are
 
-            spec = with_workers(spec, features, python=sys.executable)
-        folder, capacity = self._new_folder(spec)
-        with writing_to(folder):
-            prepared.write(folder)
+                spec = with_workers(spec, features, python=sys.executable)
+            folder, capacity = self._new_folder(spec, is_free=nodes is not None)
+            with writing_to(folder):
+                prepared.write(folder)
         encoded = to_json(spec), to_json(features), str(folder)
         if spec.foreign is not None:
             actor = create_master(RayProgramsMaster, spec.name, *encoded, self._setup(spec))
@@ -152,6 +161,26 @@ class RayCluster(SeesRayJobs):
             bounds=bounds,
             deadline=deadline_outlook(spec, features, capacity, folder),
         )
+
+    @contextlib.contextmanager
+    def _first_nodes(self, spec: JobSpec) -> Iterator[RayBackend | None]:
+        """Request a job's first nodes before its data are read; end them where that fails.
+
+        Their processes import meanwhile, and its master takes them (`RayBackend.prepare`). None: the name is
+        in use, or another plan may come of it. To let Ray start the master's process early too was rejected:
+        Ray often gives the master another one.
+        """
+        if not _starts_alike(spec, spec) or spec.name in job_names():
+            yield None
+            return
+        clear_left(spec.name)
+        nodes = RayBackend(spec.name, one_host=self._one_host())
+        nodes.prepare(spec.plan)
+        try:
+            yield nodes
+        except BaseException:
+            nodes.close()
+            raise
 
     def _submit_programs(self, spec: JobSpec, *, model: object, data: object) -> JobHandle:
         """Start an external job; on this machine its programs run as this process would."""
@@ -174,12 +203,16 @@ class RayCluster(SeesRayJobs):
         note_placement(spec, is_one=bool(here))
         return ProgramSetup(secrets.token_urlsafe(32), *here)
 
-    def _new_folder(self, spec: JobSpec) -> tuple[Path, Capacity]:
-        """Return the run folder of a job that fits and may have its name, and the capacity."""
+    def _new_folder(self, spec: JobSpec, *, is_free: bool = False) -> tuple[Path, Capacity]:
+        """Return the run folder of a job that fits and may have its name, and the capacity.
+
+        Where the name `is_free`, what belongs to it are the first nodes of this job.
+        """
         sweep(jobs_folder())
         capacity = self.capacity()
         check_job_fits(spec, capacity)
-        self._make_room_for(spec.name)
+        if not is_free:
+            self._make_room_for(spec.name)
         folder = new_run_folder(spec.name)
         if self._head is not None:
             with writing_to(folder):
@@ -318,6 +351,12 @@ def connect_ray(address: str | None = None, *, cpus: float | None = None) -> Ray
         raise BackendError(f"no Ray at {address}: {why}; give HOST:PORT of a cluster's head")
     _init(address, local=False)
     return RayCluster(address, None)
+
+
+def _starts_alike(spec: JobSpec, submitted: JobSpec) -> bool:
+    """Whether a job's first nodes are certainly those of the plan that was submitted."""
+    is_ours = spec.foreign is None and spec.sync is not Sync.ALLREDUCE
+    return is_ours and spec.plan == submitted.plan and starts_as_submitted(spec)
 
 
 def _where(address: str) -> str:

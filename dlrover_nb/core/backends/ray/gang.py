@@ -105,7 +105,12 @@ def _remove(name: str) -> None:
 def job_of_group(name: str) -> str:
     """Return the job that a group of this name was requested for; empty: it is of others."""
     job, slash, kind = name.partition("/")
-    return job if slash and kind in {"first-nodes", "gang"} else ""
+    return job if slash and kind.partition("/")[0] in {"first-nodes", "gang", "room"} else ""
+
+
+def room_name(job: str, node: str) -> str:
+    """Return the name of the group that reserves room for one node (`nodes.reservation`)."""
+    return f"{job}/room/{node}"
 
 
 def _name(job: str) -> str:

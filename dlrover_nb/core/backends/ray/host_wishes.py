@@ -82,11 +82,14 @@ class HostWishes:
 
     def options(self, node: str) -> dict[str, Any]:
         """Return the options of a node's actor that express its wish; none where there is none."""
-        if node not in self._wishes:
+        if not (machine := self.machine(node)):
             return {}
-        machine = self._wishes[node].first.key
         affinity = NodeAffinitySchedulingStrategy(machine, soft=True, _spill_on_unavailable=True)
         return {"scheduling_strategy": affinity}
+
+    def machine(self, node: str) -> str:
+        """Return Ray's id of the machine that is wished for a node; empty: none is."""
+        return self._wishes[node].first.key if node in self._wishes else ""
 
     def by_node(self, machine_of: Callable[[str], str]) -> dict[str, HostWish]:
         """Return the wishes of nodes, with where these stand: `machine_of` returns Ray's id, or nothing."""

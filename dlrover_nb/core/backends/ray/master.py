@@ -101,7 +101,7 @@ class RayMaster(MasterActor):
         from dlrover_nb.core.backends.ray.backend import RayBackend  # noqa: PLC0415 - see above
 
         spec, path = from_json(spec_json, JobSpec), Path(folder)
-        backend = RayBackend(spec.name, one_host=one_host)
+        backend = RayBackend(spec.name, one_host=one_host, keeps_spare=True)
         is_new = not (path / JOB).exists()  # else Ray restarted this actor after its process was killed
         if is_new and starts_as_submitted(spec):
             backend.prepare(spec.plan)
