@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from dlrover_nb.core.basics.redaction import BareReason
 from dlrover_nb.core.structs.decisions.actions import ActionChoice
@@ -140,8 +141,17 @@ class Verdict(StrEnum):
 
     @property
     def sets_plan(self) -> bool:
-        """Whether it may set another plan; an accepted or ordered action against stragglers sets none."""
-        return self in {Verdict.ACCEPT, Verdict.OVERRIDE, Verdict.SCALE}
+        """Whether it may set another plan; an accepted or ordered action against stragglers sets none.
+
+        A new verdict has to say so here: one that sets a plan must be checked and undone as such.
+        """
+        match self:
+            case Verdict.ACCEPT | Verdict.OVERRIDE | Verdict.SCALE:
+                return True
+            case Verdict.REJECT | Verdict.MODE | Verdict.PIN | Verdict.BUDGET | Verdict.MITIGATE:
+                return False
+            case _ as never:
+                assert_never(never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def check_setting(decision: Decision, now: Settings, check_room: Callable[[Resou
         case Verdict.BUDGET:
             _check_budget(decision.budget_total, now)
         case _:
-            pass
+            pass  # no setting, and checked as what it is
 
 
 def _check_mode(mode: Mode | None, now: Settings) -> None:
