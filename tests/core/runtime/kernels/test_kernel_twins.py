@@ -70,6 +70,8 @@ class Twins:
         same(*(store.pull(ids) for store in self.stores))
 
     def drop(self, rng):
+        """Remove rows in steps of any size, after the end of a move: a PS lets none begin in its middle."""
+        self.cancel(rng)
         buckets, most = rng.random(N_BUCKET) < rng.choice([0.02, 0.3, 0.9]), int(rng.integers(1, 400))
         for store in self.stores:
             store.begin_drop(buckets)
