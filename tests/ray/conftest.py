@@ -1,6 +1,7 @@
 import psutil
 import pytest
 import ray
+from support.conformance.backend import Master
 from support.waiting import LIMIT_S, until
 
 from dlrover_nb.core.backends.ray import master, ray_jobs, reach, summaries
@@ -39,6 +40,16 @@ def cluster(own_home):
     yield cluster
     UP.remove(cluster)
     cluster.shutdown(force=True)
+
+
+@pytest.fixture(name="master")
+def played_master(cluster, tmp_path):
+    """Be the master of nodes that a test starts by itself."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    played = Master("ipc", folder)
+    yield played
+    played.close()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -36,15 +36,6 @@ def actors() -> dict[str, str]:
 
 
 @pytest.fixture
-def master(cluster, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir(mode=0o700)
-    master = Master("ipc", folder)
-    yield master
-    master.close()
-
-
-@pytest.fixture
 def backend(cluster):
     backend = RayBackend(JOB, one_host=True)
     yield backend

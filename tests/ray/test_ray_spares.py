@@ -1,15 +1,17 @@
-"""The spare of a job on Ray: it becomes the next worker, holds nothing before, and outlives nobody."""
+"""The spare of a job on Ray: it becomes the next worker, holds nothing before, and does not outlive its job."""
 
 from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 import ray
 from ray._private import state
-from support.conformance.backend import Master
+from support.conformance.backend import BackendConformance, Master
 from support.waiting import LIMIT_S, is_gone, until
 
 from dlrover_nb.core.backends.ray.backend import RayBackend
@@ -24,7 +26,9 @@ from dlrover_nb.core.data import make_features
 from dlrover_nb.core.structs.job.job import JobSpec
 from dlrover_nb.core.structs.job.spec_choices import Mode
 from dlrover_nb.core.structs.plan.resources import Need, ResourcePlan, Role, RolePlan
-from dlrover_nb.core.structs.wire.node_config import NodeConfig
+
+if TYPE_CHECKING:
+    from dlrover_nb.core.structs.wire.node_config import NodeConfig
 
 pytestmark = [pytest.mark.ray, pytest.mark.more]
 
@@ -42,15 +46,6 @@ def at_once(monkeypatch):
 
 
 @pytest.fixture
-def master(cluster, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir(mode=0o700)
-    master = Master("ipc", folder)
-    yield master
-    master.close()
-
-
-@pytest.fixture
 def backend(cluster):
     backend = RayBackend(JOB, one_host=True, keeps_spare=True)
     yield backend
@@ -59,18 +54,10 @@ def backend(cluster):
 
 
 def worker(master: Master, node: str, *, cpu: float = 0.25) -> NodeConfig:
-    return NodeConfig(
-        node=node,
-        role=Role.WORKER,
-        spec=SPEC,
-        features=make_features(SPEC.data, SPEC.model),
-        cpu=cpu,
-        memory_mib=NEED.memory_mib,
-        master=master.endpoint,
-        listen="ipc",
-        folder=str(master.folder),
-        public_key=master.keys.public,
-        secret_key=master.keys.secret,
+    config = BackendConformance().config(master, "ipc", node)
+    features = make_features(SPEC.data, SPEC.model)
+    return replace(
+        config, role=Role.WORKER, spec=SPEC, features=features, cpu=cpu, memory_mib=NEED.memory_mib
     )
 
 
