@@ -408,6 +408,12 @@ _external_jobs = st.builds(lambda job, spec: _external(_as_external(job, spec)),
 jobs = _own | _external_jobs
 
 
+def plan_for(job: JobSpec, plan: ResourcePlan) -> ResourcePlan:
+    """Return a plan, without GPUs where the job refuses them: to give the same bits, or as their price is not known."""
+    is_unpriced = job.budget_total is not None and job.prices.per_hour(1.0, 1.0, gpu=1) is None
+    return replace(plan, worker=replace(plan.worker, gpu=0)) if job.deterministic or is_unpriced else plan
+
+
 WRITTEN = tuple(kind for kind in EXPORTERS if kind != "rayjob")  # which is only read
 
 
