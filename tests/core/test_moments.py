@@ -79,7 +79,7 @@ def test_one_deadline_is_enough():
 
 
 def test_a_deadline_that_has_passed_is_refused_at_submit():
-    with pytest.raises(InvalidValueError, match=r"future, got 2020-01-01T00:00:00Z, .* s ago"):
+    with pytest.raises(InvalidValueError, match=r"must be in the future, got 2020-01-01T00:00:00Z, .* s ago"):
         validate_job(JobSpec("a", deadline_at_s=read_moment("2020-01-01T00:00Z")))
 
 

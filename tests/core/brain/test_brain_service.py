@@ -81,7 +81,7 @@ def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
     assert {s.job for s in found.shares} | {name for name, _ in found.apart} == {"ads", "clicks", "feed"}
     assert all(not share.refused for share in found.shares)
     limited = next(share for share in found.shares if share.quota != Quota())
-    assert f"beside other jobs: {limited.quota}" in story(cluster, limited.job)
+    assert f"its share beside other jobs: {limited.quota}" in story(cluster, limited.job)
     assert (found.by, found.term, found.cluster) == ("one", 1, "sim")
     assert RoundStore(url).newest("sim")[0].shares
 
@@ -89,7 +89,7 @@ def test_every_job_gets_a_quota_with_a_reason_and_keeps_within_it(cluster, url):
 def test_a_job_of_which_a_user_decides_takes_no_part_and_its_nodes_are_not_free(cluster, url):
     set_mode(cluster, "ads", Mode.MANUAL)
     found = planned(brain(cluster, url))
-    assert "decides on its plan" in dict(found.apart)["ads"]
+    assert "a user decides on its plan" in dict(found.apart)["ads"]
     held = cluster.job("ads").snapshot().target.total_cpu
     assert sum(share.meant.total_cpu for share in found.shares) <= cluster.capacity().total_cpu - held + 1e-6
 
@@ -138,8 +138,9 @@ def test_a_brain_that_wakes_after_its_lease_was_taken_is_refused_by_the_masters(
         found = one.plan()
         return [share.refused for share in found.shares if share.job in served] if found else []
 
-    reasons = until(refused, what="an offer of a job that two served")
-    assert all("two has taken" in why for why in reasons)
+    assert all(
+        "two has taken over" in why for why in until(refused, what="an offer of a job that two served")
+    )
 
 
 def test_one_that_does_not_renew_is_followed_by_another(still, url):
@@ -199,7 +200,7 @@ def test_it_plans_at_intervals_until_it_is_stopped_and_gives_the_lease_up(still,
 def test_a_quota_that_nobody_renews_is_forgotten(cluster):
     link = cluster.job("ads").link
     link.allot(Allotment(Quota(5.0, 10_000), "others need more", "one", 3, lasts_s=0.5))
-    assert "5 cores and 10000" in story(cluster, "ads")
+    assert "5 cores and 10000 MiB (one: others need more)" in story(cluster, "ads")
     until(
         lambda: "one does not answer: the job plans without a quota" in story(cluster, "ads"), what="its end"
     )
@@ -208,7 +209,7 @@ def test_a_quota_that_nobody_renews_is_forgotten(cluster):
 def test_an_allotment_of_an_earlier_term_is_refused_and_changes_nothing(still):
     link = still.job("ads").link
     link.allot(Allotment(Quota(5.0), "", "two", 2))
-    with pytest.raises(StaleDecisionError, match="of term 1 by one"):
+    with pytest.raises(StaleDecisionError, match="term 2 or later, got one of term 1 by one: two has taken"):
         link.allot(Allotment(Quota(9.0), "", "one", 1))
     assert "9 cores" not in story(still, "ads")
 
@@ -263,6 +264,6 @@ def test_a_job_that_asks_its_user_proposes_within_what_the_others_leave(cluster,
     held = sum(share.meant.total_cpu for share in found.shares if share.job != "ads")
     assert own.meant.total_cpu + held <= cluster.capacity().total_cpu + 1e-6
     snapshot = cluster.job("ads").snapshot()
-    assert f"beside other jobs: {own.quota}" in story(cluster, "ads")
+    assert f"its share beside other jobs: {own.quota}" in story(cluster, "ads")
     assert snapshot.mode is Mode.SUGGEST
     assert snapshot.decisions[-1].verdict is Verdict.MODE, "nothing was decided since"

@@ -132,7 +132,7 @@ def test_the_short_job_gets_the_cores_and_the_long_one_is_told_who_got_them():
     assert found.shares["long"].plan == offers[0].plan
     assert found.shares["short"].why == ""
     assert "Needs 10 more cores" in found.shares["long"].why
-    assert "short gets 10 more" in found.shares["long"].why
+    assert "short gets 10 more cores (12w x 1 + 1p x 1)." in found.shares["long"].why
 
 
 def test_a_job_that_would_miss_its_deadline_goes_first_and_gives_nothing_up_that_it_needs():

@@ -79,7 +79,7 @@ def test_who_finds_no_room_is_told_its_place_and_starts_when_another_has_ended(c
         lambda: planned() and (now := jobs[2].snapshot()).queue and now.queue.place and now,
         what=lambda: f"its place: {admitted}",
     )
-    assert "place 1 of 1" in told.message
+    assert "place 1 of 1 in the queue: it needs at least 16 cores" in told.message
     (wait,) = waits_of(told)
     assert (wait.cpu, wait.ends_in_s) == (HALF.total_cpu, told.queue.starts_in_s)
     if wait.ends_in_s is not None:

@@ -79,7 +79,7 @@ def test_a_moment_of_the_database_has_what_was_known_then_and_no_more(
     assert (len(moment.decisions), len(moment.outcomes), moment.target) == (n_decision, n_outcome, plan)
     assert moment.fit_kept == (FIT if at_s >= FIT.at_s else None)
     assert moment.phase == (JobPhase.SUCCEEDED if at_s >= 100 else None)
-    assert "not on this machine" in moment.missing
+    assert "journal of this run is not on this machine" in moment.missing
 
 
 def test_what_happened_is_told_in_its_order(words):

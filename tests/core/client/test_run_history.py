@@ -75,7 +75,7 @@ def test_a_job_without_an_end_was_lost_and_no_progress_is_made_up(store, url, mo
     assert (clicks.phase, clicks.done, clicks.message) == (JobPhase.SUCCEEDED, 1.0, "")
     text = str(JobsView((views, replace(views, name="more"), clicks)))
     assert "0 %" not in text.replace("100 %", "")
-    assert "lost with its master" in " ".join(text.split())
+    assert "views, more: lost with its master" in " ".join(text.split())
 
 
 def test_scores_are_those_of_the_owner_and_the_time(store: HistoryStore, url: str) -> None:
@@ -136,7 +136,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
         connection.execute("update runs set spec = '{}' where job = 'views'")
     connection.close()
     assert {run.job for run in history_queries.runs(url)} == {"clicks"}
-    assert "views@500.000 of the history" in caplog.text
+    assert "run views@500.000 of the history is not listed" in caplog.text
     with error_words(NotFoundError):
         history_queries.run_history("views", url=url)
 

@@ -133,7 +133,7 @@ def test_a_damaged_checkpoint_is_never_predicted_with(ended: Job, tmp_path: Path
     flip_last_bit(part)
     for path in copy.glob("checkpoints/*/manifest.json"):
         path.write_bytes(path.read_bytes().replace(b'"number":', b'"nunber":'))
-    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged.*another checkpoint"):
+    with pytest.raises(CheckpointError, match=r"manifest\.json is damaged: .*; use another checkpoint"):
         load_model(copy)
 
 

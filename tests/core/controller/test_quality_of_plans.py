@@ -167,7 +167,7 @@ def test_a_person_may_still_take_a_plan_beyond_the_bound(make_job, words):
     assert weighed.caution == words
     job.obey(job.decide(Verdict.SCALE, plan=TWO))
     assert job.plan == TWO
-    assert any("may cost up to" in line and "of AUC" in line for line in job.view.story)
+    assert any("it may cost up to" in line and "of AUC" in line for line in job.view.story)
 
 
 def test_the_proposal_says_what_it_costs_and_what_another_way_would(make_job):
@@ -178,14 +178,14 @@ def test_the_proposal_says_what_it_costs_and_what_another_way_would(make_job):
     assert more
     for proposal in more:
         assert "of AUC" in proposal.why
-        assert "rehearsal of 40,000 rows" in proposal.why
-        assert "(with gba: +0.000" in proposal.why
+        assert "measured by a rehearsal of 40,000 rows" in proposal.why
+        assert "another way, about as fast (with gba: +0.000" in proposal.why
     nine = replace(TWO, worker=replace(TWO.worker, count=9))
     candidate = job.controller.queries().weigh([nine])[0].candidate
     (way,) = candidate.quality.ways
     assert way.auc > candidate.quality.auc
     of_other_batches = quality_words(candidate, replace(job.spec, global_batch=4096))
-    assert "another way (with gba:" in of_other_batches
+    assert "another way (with gba: " in of_other_batches
 
 
 def test_a_replay_and_a_restart_know_the_same(make_job):

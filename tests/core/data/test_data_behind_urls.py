@@ -195,7 +195,7 @@ def test_a_server_has_twenty_seconds_to_connect_and_a_minute_between_two_parts()
 )
 def test_the_limit_that_was_reached_is_named(error: str, words: str) -> None:
     raised = getattr(pytest.importorskip("aiohttp"), error)
-    refusal = pytest.raises(BackendError, match=f"the server {words}")
+    refusal = pytest.raises(BackendError, match=f"cannot read rows: the server {words}")
     with refusal, remote.as_data_error("rows", SECRET):
         raise raised
 

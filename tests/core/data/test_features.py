@@ -208,7 +208,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     for content in (b"", b"label,x\n1,2\n" * 20):
         path.write_bytes(content)
-        assert "is not a Parquet" in refusal(spec(str(path)))
+        assert "is not a Parquet file" in refusal(spec(str(path)))
 
 
 def test_a_wrong_column_brings_the_nearest_one_and_the_list(tmp_path: Path, words) -> None:

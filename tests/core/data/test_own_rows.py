@@ -224,7 +224,7 @@ def test_a_numpy_file_of_something_else_is_refused(
 
 def test_a_text_file_is_no_numpy_file(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_text("hello")
-    with pytest.raises(InvalidValueError, match="not a NumPy file"):
+    with pytest.raises(InvalidValueError, match="is not a NumPy file"):
         numpy_reader(tmp_path / "x.npz")
 
 

@@ -46,7 +46,7 @@ def even_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InvalidValueError, match="did you mean optimus"):
+    with pytest.raises(InvalidValueError, match="got 'optimum'; did you mean optimus"):
         find_policy("optimum")
 
 
@@ -55,5 +55,5 @@ def test_a_policy_gives_a_worker_a_smaller_batch_and_every_sample_is_trained(
 ) -> None:
     job = play(plan=plan(2, 1), sync=Sync.BSP, n_epoch=20, mode=Mode.AUTO, policy=even_out)
     end = succeeded(job)
-    assert job.story_has("batch sizes: worker-0 5:")
+    assert job.story_has("auto sets batch sizes: worker-0 5: one worker is to do less")
     assert sum("sets batch sizes" in line for line in end.story) == 1

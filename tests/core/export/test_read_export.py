@@ -87,7 +87,7 @@ def test_the_plan_comes_back_without_annotations_too(
     found = read_export(to_yaml(*documents))
     assert (found.plan, found.name) == (plan, job.name)
     assert found.provenance == Provenance()
-    assert any("prediction" in line for line in found.unknown)
+    assert "who decided, and on which prediction" in found.unknown
     assert found.job == (None if kind == "scaleplan" else fixed(job, plan))
 
 

@@ -41,7 +41,7 @@ def test_a_device_is_never_replaced_by_a_file(error_words) -> None:
 
 
 def test_a_name_that_no_file_can_have_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="File name too long"):
+    with pytest.raises(InvalidValueError, match="File name too long; name another file"):
         write(tmp_path / ("a" * 300), "x")
 
 

@@ -127,7 +127,7 @@ def test_a_relative_path_starts_from_the_files_folder_and_tells_the_format() -> 
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes").touch()
-    with pytest.raises(InvalidValueError, match=r"has a known extension"):
+    with pytest.raises(InvalidValueError, match=r"no file of the folder .* has a known extension; set it to"):
         job_from({"name": "x", "data": {"path": str(tmp_path)}})
 
 

@@ -229,4 +229,4 @@ def test_the_last_days_of_a_history_are_counted_from_its_newest_run(tmp_path) ->
     lab = LabFile(workload=Workload(history_days=5.0), contenders=(Contender("fixed-plan"),), seeds=(0,))
     result = run_lab(lab, history=runs)
     assert result.n_job == 2
-    assert "jobs of 5 days" in result.workload
+    assert "own jobs of 5 days" in result.workload

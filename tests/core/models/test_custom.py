@@ -410,5 +410,5 @@ def test_a_forward_whose_arguments_cannot_be_known_is_called_and_its_error_is_on
     class Opaque(nn.Module):
         forward = staticmethod(max)  # a builtin without a signature
 
-    with pytest.raises(InvalidValueError, match="8 sample rows failed"):
+    with pytest.raises(InvalidValueError, match="on 8 sample rows failed"):
         check(lambda _: Opaque(), COLUMNS, [8])

@@ -206,7 +206,9 @@ def test_a_worker_computes_on_the_gpu_that_it_has(monkeypatch, choice, n_gpu, ha
 
 def test_a_job_that_insists_on_a_gpu_is_told_what_is_missing(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InvalidValueError, match=r"cuda needs a GPU.*plan.worker.gpu: 1"):
+    with pytest.raises(
+        InvalidValueError, match=r"device cuda needs a GPU .* plan.worker.gpu: 1, or device: auto"
+    ):
         device_of(Device.CUDA, 1)
 
 

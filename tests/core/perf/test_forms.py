@@ -40,7 +40,7 @@ def test_a_cost_that_the_paper_lacks_is_found_and_named(term):
     assert off(fitted, true) < 0.06
     assert fitted.report_.forms[0].name != "Eqs. 1-6"
     assert set(fitted.terms_) & set(FURTHER_TERMS)
-    assert "speeds also show that" in fitted.report_.note
+    assert "The speeds also show that " in fitted.report_.note
 
 
 def test_crowded_job_is_predicted_where_the_paper_alone_is_far_off():

@@ -106,7 +106,7 @@ def test_real_jobs_ask_for_more_than_the_paper_and_the_report_names_it():
         weights = {form.name: form.weight for form in report.forms}
         assert weights.get("Eqs. 1-6", 0) < 0.05
         assert sum(weights.values()) == pytest.approx(1)
-        assert "speeds also show that" in report.note
+        assert "The speeds also show that " in report.note
         assert report.rmsle < report.rmsle_cv < 0.12
 
 

@@ -160,7 +160,7 @@ def test_a_total_budget_binds_where_the_plan_or_the_next_step_costs_too_much():
     now = within(1e6).current
     over = within(0.5 * now.end_cost)
     words = binding(over, over.current, Quota())
-    assert any(line.startswith("total budget of 1000") and "you want 90 %" in line for line in words)
+    assert any(line.startswith("total budget of 1000 USD") and "you want 90 %" in line for line in words)
     free = within(1e6)
     assert not any("total budget" in line for line in binding(free, free.current, Quota()))
 

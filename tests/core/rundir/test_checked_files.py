@@ -123,7 +123,7 @@ def test_a_changed_address_of_a_master_is_none(tmp_path: Path) -> None:
 
 def test_a_damaged_last_snapshot_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / END).write_bytes(b"a disk lost this")
-    with pytest.raises(CheckpointError, match=r"end.bin.*is damaged.*delete that file"):
+    with pytest.raises(CheckpointError, match=r"end.bin.* is damaged: .*delete that file, and attach"):
         read_end(tmp_path)
 
 

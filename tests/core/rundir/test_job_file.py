@@ -163,7 +163,7 @@ def test_a_job_file_with_a_flipped_bit_is_refused_with_the_way_out(tmp_path: Pat
         changed = bytearray(whole)
         changed[at] ^= 1 << n_flip
         (tmp_path / JOB).write_bytes(changed)
-        with pytest.raises(CheckpointError, match=r"job.json is damaged.*restore.*start_from: .*check"):
+        with pytest.raises(CheckpointError, match=r"job.json is damaged: .*restore it .*start_from: .*check"):
             read_job(tmp_path)
 
 

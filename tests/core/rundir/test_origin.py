@@ -214,7 +214,7 @@ def test_another_model_is_refused_with_what_differs(changes: dict[str, object], 
     run("daily-20260101T000000-000")
     spec = replace(SPEC, model=replace(SPEC.model, **changes))  # type: ignore[arg-type]
     told = refused(InvalidValueError, words, "daily", spec)
-    assert told.endswith("or leave start_from out")
+    assert told.endswith("make them the same, or leave start_from out")
 
 
 def test_rates_and_seeds_may_differ_and_columns_may_not(words) -> None:

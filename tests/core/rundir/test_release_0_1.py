@@ -104,7 +104,7 @@ def test_an_interrupted_job_is_resumed_and_trains_every_row_once(unpacked: Path)
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert 0 < n_before < end.train.n_sample_done == job.features.n_train * job.spec.n_epoch
     assert end.started_at_s == job.started_at_s
-    assert any("takes over 2 nodes" in line for line in end.story)
+    assert any("restarted and takes over 2 nodes" in line for line in end.story)
     events = list(read_events(folder))
     assert len(events) > n_event
     assert sum(isinstance(event, JobSubmitted) for event in events) == 1

@@ -45,7 +45,7 @@ def test_two_runs_train_each_row_of_each_pass_once(split: Split, n_row: int, n_m
     first, longer = ShardLedger(split), replace(split, n_epoch=split.n_epoch + n_more)
     before, account = train(first, n_row), first.checkpoint()
     if first.finished and not n_more:
-        with pytest.raises(InvalidValueError, match="left no row"):
+        with pytest.raises(InvalidValueError, match="left no row to train"):
             continued(account, longer)
         return
     second = ShardLedger(longer)

@@ -58,10 +58,10 @@ def test_connect_says_where_one_is_and_what_is_allowed(team, typed):
     shown = typed("connect kubernetes")
     text = str(shown)
     assert f"namespace   {place}" in text
-    assert "list and end jobs" in text
+    assert "start, list and end jobs" in text
     assert "no:" not in text
     html = shown._repr_mimebundle_()["text/html"]
-    assert "What you may do" in html
+    assert "What you may do here" in html
     assert "ask" not in html
     assert len(typed("jobs")) == 0
 
@@ -72,7 +72,7 @@ def test_who_may_do_nothing_is_told_what_to_ask_for_at_connect_and_by_each_refus
     place = team("alice")
     text = str(typed("connect k8s"))
     assert "you are" in text
-    assert "Jobs need more rights" in text
+    assert "Jobs need more rights than you have here" in text
     documents = list(yaml.safe_load_all(text[text.index("apiVersion") :]))
     assert [doc["kind"] for doc in documents[:2]] == ["Role", "RoleBinding"]
     with pytest.raises(UsageError, match="alice may not list") as refused:
@@ -98,7 +98,7 @@ def test_a_user_of_the_user_role_starts_lists_and_deletes_a_job_and_nothing_is_l
     typed("connect kubernetes")
     typed("submit ads --workers 1")
     assert [job.name for job in typed("jobs")] == ["ads"]
-    with pytest.raises(UsageError, match="delete ads --force"):
+    with pytest.raises(UsageError, match=r"stop ads first, or delete ads --force"):
         typed("delete ads")
     assert "job ads is deleted" in str(typed("delete ads --force"))
     batch = client.BatchV1Api(core_api(control_plane).api_client)

@@ -15,7 +15,7 @@ SHORT = ("--jobs", "3", "--seeds", "2", "--contenders", "fixed-plan,elastic-sche
 def test_a_line_without_a_file_compares_policies_on_drawn_jobs(run, memory) -> None:
     code, out, _ = run("lab", *SHORT)
     assert code == 0
-    assert "3 drawn jobs in" in out
+    assert "3 drawn jobs in 1 day," in out
     assert "elastic-scheduling" in out
     assert "mean completion time" in out
     assert not memory.connected  # no cluster is needed

@@ -153,8 +153,8 @@ def test_a_submit_says_which_plans_the_cluster_allows(simulated):
     named = "--set bounds.max_workers=3 --set bounds.max_ps=1 --set bounds.worker_cpus=[1]"
     first = run("dlrover", f"submit partly --epochs 100000 {named}").first
     shown = " ".join(str(first).split())
-    assert "up to 3 workers of" in shown
-    assert "ps_cpus follow from" in shown
+    assert "Plans may have up to 3 workers of 1 core and 1 PS of 0.25 to" in shown
+    assert "ps_cpus follow from the cluster" in shown
     whole = run("dlrover", f"submit wholly --epochs 100000 {named} --set bounds.ps_cpus=[1]").first
     assert "from the cluster" not in " ".join(str(whole).split())
 

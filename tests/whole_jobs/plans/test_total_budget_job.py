@@ -30,7 +30,7 @@ def test_a_job_saves_and_stops_when_its_budget_is_spent_and_says_why(play):
     end = job.until_end()
     assert end.phase is JobPhase.STOPPED
     assert end.message.startswith("stopped by budget_total: 10")
-    assert "the limit was 10" in end.message
+    assert "USD are spent, the limit was 10" in end.message
     assert 10.0 <= end.budget.spent <= 10.0 + 10 * CORES, "a checkpoint takes seconds, no more"
     saved = manifest_of(job)
     assert 10.0 <= saved.spent <= end.budget.spent
@@ -94,7 +94,7 @@ def test_a_run_that_goes_on_with_the_rows_goes_on_with_what_they_have_cost(play,
     source = StartFrom(str(first.folder), rows=True)
     again = {"prices": PER_SECOND, "mode": Mode.MANUAL, "n_epoch": 60, "start_from": source}
     spent = manifest_of(first).spent
-    with pytest.raises(InvalidValueError, match="on the rows that job"):
+    with pytest.raises(InvalidValueError, match="had spent on the rows that job"):
         DriverWorld(tmp_path / "refused", features(), **again, budget_total=spent)
     second = DriverWorld(tmp_path / "second", features(), **again, budget_total=1000.0)
     second.files, second.copies = first.files, first.copies

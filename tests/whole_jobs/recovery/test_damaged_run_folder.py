@@ -108,11 +108,12 @@ def test_a_flipped_bit_amid_the_log_sends_the_job_to_its_newest_checkpoint_and_i
     flip_entry(job, entry)
     assert outcome(job) == "exact, and said"
     now = job.now
-    assert now.damage.startswith(f"{job.folder / WRITE_AHEAD_LOG} is damaged:")
-    assert f"entry {entry} is damaged" in now.damage
-    assert "went back to checkpoint 2" in now.damage
+    assert now.damage.startswith(
+        f"{job.folder / WRITE_AHEAD_LOG} is damaged: entry {entry} is damaged, with "
+    )
+    assert "the job went back to checkpoint 2, with " in now.damage
     assert job.story_has(now.damage)
-    assert job.story_has("2 was loaded from files")
+    assert job.story_has("checkpoint 2 was loaded from files")
     assert {AlertKind.DAMAGE} == {
         each.kind for each in findings(running(now), JobMemory(), DEFAULT_RULES) if each.is_bad
     }
@@ -136,10 +137,8 @@ def test_a_damaged_log_without_a_checkpoint_is_refused_with_the_file_the_entry_a
     with pytest.raises(CheckpointError) as caught:
         job.restart()
     text = str(caught.value)
-    assert f"{job.folder / WRITE_AHEAD_LOG} is damaged:" in text
-    assert "entry 4 is damaged" in text
-    assert f"with {n_entry - 4} whole" in text
-    assert "there is no whole checkpoint" in text
+    assert f"{job.folder / WRITE_AHEAD_LOG} is damaged: entry 4 is damaged, with {n_entry - 4} whole" in text
+    assert "which rows were trained is lost from there on, and there is no whole checkpoint" in text
     assert f"start_from: {{source: {job.folder / 'checkpoints'}, rows: true}}" in text
     job.close()
 
@@ -149,7 +148,7 @@ def test_the_log_of_a_young_job_that_lost_its_end_begins_anew_and_says_so(tmp_pa
     path = job.folder / WRITE_AHEAD_LOG
     path.write_bytes(path.read_bytes()[:-700])
     assert outcome(job) == "exact, and said"
-    assert job.story_has("back to its beginning", "with 0 of 400 rows")
+    assert job.story_has("missing or damaged; the job went back to its beginning, with 0 of 400 rows")
     job.close()
 
 
@@ -176,7 +175,7 @@ def test_a_job_that_had_ended_is_not_trained_again_by_a_damaged_log(tmp_path: Pa
     path.write_bytes(path.read_bytes()[:-1])  # its last entry says that it has ended
     n_node = len(job.nodes)
     job.backend.has_gone = True
-    with pytest.raises(CheckpointError, match=r"had ended.*log is damaged.*checkpoints"):
+    with pytest.raises(CheckpointError, match=r"had ended, and its write-ahead log is damaged.*checkpoints"):
         job.restart()
     assert len(job.nodes) == n_node
 
@@ -220,10 +219,10 @@ def test_a_job_that_began_from_a_checkpoint_never_goes_back_to_untrained_paramet
     if entry == 1:
         end = job.until_end()
         assert end.phase is JobPhase.FAILED
-        assert re.search(r"cannot begin from .*in start_from", end.message)
+        assert re.search(r"cannot begin from .*; give another checkpoint in start_from", end.message)
     else:
         job.until(lambda now: now.running)
-        assert job.story_has("the job began from")
+        assert job.story_has("continuing from the checkpoint that the job began from")
         job.driver.stop("ada")
         job.until_end()
     job.close()
@@ -234,7 +233,7 @@ def test_a_lost_journal_is_said(tmp_path: Path) -> None:
     for path in job.folder.glob("journal*"):
         path.unlink()
     assert outcome(job) == "exact, and said"
-    assert "so far are lost" in job.now.damage
+    assert "story and decisions so far are lost" in job.now.damage
     job.close()
 
 

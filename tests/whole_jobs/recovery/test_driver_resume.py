@@ -71,7 +71,7 @@ def test_the_next_master_takes_over_living_nodes_and_no_shard_is_lost(
     after = job.until(lambda now: now.train.n_sample_done > before.train.n_sample_done + 5_000)
     assert pids(after) == pids(before)
     end = succeeded(job)  # type: ignore[arg-type]
-    assert any("takes over 2 nodes" in line for line in end.story)
+    assert any("restarted and takes over 2 nodes" in line for line in end.story)
     assert end.started_at_s == before.started_at_s
     assert not any(map(lives, pids(before).values()))
     assert not list(SHM.glob(f"{run_name(job.spec.name, job.folder)}*"))
@@ -193,7 +193,7 @@ def test_the_files_of_a_master_are_its_owners_alone_and_a_folder_without_them_is
     job.until(lambda now: now.running)
     assert stat.S_IMODE((job.folder / JOB).stat().st_mode) == 0o600
     assert stat.S_IMODE((job.folder / WRITE_AHEAD_LOG).stat().st_mode) == 0o600
-    with pytest.raises(CheckpointError, match="not a run folder"):
+    with pytest.raises(CheckpointError, match="not a run folder of a job"):
         own_job.resume(
             own_job.RunSetup(LocalBackend(tmp_path), tmp_path, history_url=job.history, clock=SystemClock())
         )

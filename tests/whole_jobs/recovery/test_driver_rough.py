@@ -150,7 +150,7 @@ def test_memory_that_is_damaged_gives_way_to_the_file(start: Callable[..., Job])
     job.until(lambda _: len(set(checkpoints.glob("*/manifest.json")) - early) > 1)
     job.until(lambda _: job.driver._commands.ask(damaged))
     succeeded(job)
-    assert "it is read elsewhere" in job.backend.log("ps-1").read_text()
+    assert "is damaged; it is read elsewhere" in job.backend.log("ps-1").read_text()
     assert job.story_has("checkpoint", "was loaded from files")
 
 
@@ -222,4 +222,4 @@ def test_a_full_disk_under_journal_history_and_checkpoints_does_not_stop_trainin
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.finished
     assert "the job continues" in caplog.text
-    assert "not in the history from" in caplog.text
+    assert "is not in the history from here on" in caplog.text

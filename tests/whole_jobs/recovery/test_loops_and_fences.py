@@ -160,7 +160,7 @@ def test_late_pushes_of_a_worker_that_was_given_up_are_refused_and_it_ends(
     )
     until(lambda: is_gone(frozen.pid))
     written = (job.folder / "nodes" / f"{name}.err").read_text()
-    assert f"{name} was given up" in written
+    assert f"{name} was given up by its master and ends" in written
     (tmp_path / "go").touch()
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message

@@ -132,7 +132,7 @@ def test_a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact(start:
             job.until(
                 lambda now, old=killed: now.running == job.spec.plan and old not in {n.id for n in now.nodes}
             )
-            assert job.story_has(f"{killed} was lost", "killed by signal 9")
+            assert job.story_has(f"{killed} was lost: killed by signal 9")
     succeeded(job)
 
 
@@ -158,7 +158,7 @@ def test_workers_in_step_get_other_batch_sizes_and_survive_a_kill(play: Callable
     handle.ask(SetBatches({"worker-0": 5, "worker-1": 15}, why="one is slower"))
     killed = job.lose(Role.WORKER)
     played_to_its_end(job, exactly_once=False)
-    assert job.story_has("worker-0 5 and worker-1 15")
+    assert job.story_has("ada sets batch sizes: worker-0 5 and worker-1 15: one is slower")
     assert job.story_has(f"{killed} was lost")
 
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_folder_that_cannot_be_made_is_told_and_training_goes_on(
     (tmp_path / "run").mkdir(mode=0o700)
     (tmp_path / "run" / "checkpoints").write_text("in the way")
     end = played_to_its_end(play(checkpoint_every_s=1.0))
-    assert any("cannot make the folder" in line for line in end.story)
+    assert any("could not be written: cannot make the folder" in line for line in end.story)
 
 
 def test_a_stopped_job_saves_what_it_learnt_where_it_was_told(

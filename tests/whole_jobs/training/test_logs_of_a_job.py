@@ -137,7 +137,7 @@ def test_a_worker_that_crashes_in_c_has_its_last_words_in_the_log_and_in_the_sto
 ) -> None:
     job = start_own("abort", n_epoch=1)
     job.until(lambda _: job.story_has("worker-0 was lost"))
-    assert job.story_has("SIGABRT", "Fatal Python error: Aborted")
+    assert job.story_has("SIGABRT", "its last error: Fatal Python error: Aborted")
     assert "library: invalid pointer" in told(job, "worker-0")
     assert any(text.startswith("Fatal Python error: Aborted") for text in told(job, "worker-0"))
 

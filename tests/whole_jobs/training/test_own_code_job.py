@@ -116,7 +116,7 @@ def test_code_that_was_changed_in_the_run_folder_ends_the_job_with_the_reason(
 
     end = own(spoil).until_end()
     assert end.phase is JobPhase.FAILED
-    assert "not the code that was" in end.message
+    assert "is not the code that was submitted" in end.message
 
 
 @pytest.mark.release
@@ -172,9 +172,9 @@ def test_a_batch_whose_loss_is_nan_is_skipped_with_its_row_named_and_all_else_is
     assert end.evaluation is not None
     assert end.evaluation.auc > GOOD_AUC
     named = f"its loss is nan; the model gives no finite number for row {OUTLIER}"
-    assert "25 batches were skipped:" in end.message
+    assert "25 batches were skipped: " in end.message
     assert named in end.message
-    assert job.story_has("worker-", "a batch of 64 rows", named, "1 of at most 10")
+    assert job.story_has("worker-", "skipped a batch of 64 rows", named, "1 of at most 10 in pass 1")
     assert load_model(job.folder).evaluate().auc == pytest.approx(end.evaluation.auc, abs=1e-5)
 
 
@@ -196,6 +196,6 @@ def test_a_stream_is_trained_to_its_end(own: Callable[..., Job]) -> None:
     end = job.until_end()
     assert end.phase is JobPhase.SUCCEEDED, end.message
     assert end.train.n_sample_done == end.train.n_sample_total == N_ROW
-    assert job.story_has(f"stream ended after {N_ROW} rows")
+    assert job.story_has(f"the stream ended after {N_ROW} rows")
     rows = next(pieces_from(0))
     assert load_model(job.folder).evaluate(rows).auc > GOOD_AUC

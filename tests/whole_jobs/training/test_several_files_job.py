@@ -109,4 +109,4 @@ def test_a_job_whose_file_changes_under_it_fails_with_the_file_and_what_to_do(
     os.replace(new, path)  # noqa: PTH105 - as tools that write data do
     end = job.until_end()
     assert end.phase is JobPhase.FAILED
-    assert "part-6.csv has changed since" in end.message
+    assert "part-6.csv has changed since the job was submitted" in end.message

@@ -82,5 +82,5 @@ def test_a_job_whose_run_folder_went_with_its_masters_pod_has_failed_and_says_ho
     )
     last = job.wait(LIMIT_S)
     assert last.phase is JobPhase.FAILED
-    assert "pods at /dlrover-nb/state" in last.message
+    assert "mount a volume that outlives pods at /dlrover-nb/state" in last.message
     until(lambda: not cluster.api.list(POD, selector=NODE_LABEL).items)

@@ -138,7 +138,7 @@ def test_code_that_only_pods_can_try_is_tried_without_an_account(cluster, rows) 
     assert right.phase is JobPhase.SUCCEEDED, right.message
     wrong = end_of(cluster.submit(replace(described(rows, data=data), name="wrong"), model=broken))
     assert wrong.phase is JobPhase.FAILED
-    assert "mat1 and mat2 shapes" in wrong.message
+    assert "mat1 and mat2 shapes cannot be multiplied" in wrong.message
     for name in ("own", "wrong"):
         cluster.delete(name)
 

@@ -153,7 +153,7 @@ def test_an_accepted_plan_is_undone_and_a_stale_undo_says_who_did_what(cluster):
     accepted = handle.decide(Accept(proposal.id))
     until("the plan", lambda: handle.snapshot().running == proposal.candidate.plan)
     handle.decide(SetMode(Mode.MANUAL))
-    with pytest.raises(StaleDecisionError, match=r"by d2 \(mode manual"):
+    with pytest.raises(StaleDecisionError, match=r"was followed by d2 \(mode manual by"):
         handle.decide(Undo(accepted.id))
     handle.decide(Undo("d2"))
     assert handle.snapshot().mode is Mode.SUGGEST

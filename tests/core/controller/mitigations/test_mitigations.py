@@ -269,7 +269,7 @@ def test_an_action_that_fails_says_why_and_is_not_repeated_at_once():
     assert job.view.mitigations[0].note == "no room was found"
     job.run(30)
     assert job.statuses == [("restart worker-2", "failed")]
-    assert len(job.told("restart worker-2: not now")) == 1
+    assert len(job.told("restart worker-2: not now, because the last action on worker-2 was")) == 1
     job.run(60)
     assert len(job.statuses) == 2, "once the cool-down is over"
 
@@ -403,7 +403,7 @@ def test_a_refusal_is_told_once_per_node_and_spell():
     for n_spell in (1, 2):
         job.end()
         job.run(30)
-        assert len(job.told("last action on worker-2")) == n_spell
+        assert len(job.told("not now, because the last action on worker-2")) == n_spell
         job.slow = {}
         job.run(70)
         job.slow = {"worker-2": 3.0}

@@ -72,7 +72,7 @@ def test_a_job_that_would_be_late_grows():
     start = ResourcePlan(RolePlan(2, 1.0, 4096), RolePlan(1, 1.0, 4096))
     plans, whys = plans_and_whys(start, 0.6)
     assert TRUTH.speed(plans[-1], 512) > 1.2 * TRUTH.speed(start, 512)
-    assert any(why.startswith("By qore: ") and "deadline is in danger" in why for why in whys)
+    assert any(why.startswith("By qore: ") and "The deadline is in danger" in why for why in whys)
 
 
 def test_a_job_with_slack_shrinks():

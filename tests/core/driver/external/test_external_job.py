@@ -188,7 +188,7 @@ def test_a_driver_that_comes_back_disturbs_no_program_and_counts_nothing_twice(
     now = running.until(
         lambda now: is_training(1)(now) and now.train.n_sample_done > before.train.n_sample_done
     )
-    assert "takes over 2 nodes" in " ".join(now.story)
+    assert "the master restarted and takes over 2 nodes" in " ".join(now.story)
     assert configs_alone(running) == configs, "no program began anew"
     (tmp_path / "end").touch()
     end = running.until_end()

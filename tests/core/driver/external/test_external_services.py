@@ -275,7 +275,7 @@ def test_programs_are_told_to_stop_and_save_what_they_have(job, tmp_path):
     end = running.until_end()
     assert (end.phase, end.message) == (JobPhase.STOPPED, "stopped by ada: enough")
     assert (tmp_path / "saved").exists()
-    assert any("60 s to save" in line for line in end.story)
+    assert any("have 60 s to save their work" in line for line in end.story)
 
 
 @pytest.mark.more

@@ -156,7 +156,7 @@ def test_what_cannot_be_computed_elsewhere_says_why(asker: Asker, monkeypatch: p
     assert "/no/such/python" in asker.receive().error
     monkeypatch.setattr(sys, "executable", "/bin/false")
     asker.ask(3)
-    assert "has ended (exit code" in asker.receive().error
+    assert asker.receive().error.startswith("its process for that has ended (exit code")
     monkeypatch.undo()
     asker.ask(4)
     assert asker.receive() == Computed(1.0, 4)
@@ -209,7 +209,7 @@ def test_a_real_job_whose_process_is_killed_trains_on_and_can_be_replayed(
     [child] = until(children)
     os.kill(child.pid, signal.SIGKILL)
     job.until(lambda now: now.proposals and now.front)
-    assert not job.story_has("advice itself")
+    assert not job.story_has("computes fits and advice itself")
     job.driver.stop("ada", "seen")
     end = job.until_end()
     assert end.phase is JobPhase.STOPPED, end.message

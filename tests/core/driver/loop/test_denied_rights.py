@@ -24,7 +24,7 @@ def test_a_missing_right_is_told_while_the_job_trains_and_so_is_its_return(
     assert job.story_has(MISSING)
     job.backend.missing = ""
     job.until(lambda now: now.message != MISSING)
-    assert job.story_has("missing right is back")
+    assert job.story_has("the missing right is back")
     assert sum(MISSING in line for line in job.now.story) == 1
     job.driver.stop("ada")
     assert job.until_end().phase is JobPhase.STOPPED

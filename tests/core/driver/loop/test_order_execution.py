@@ -187,7 +187,7 @@ def test_batch_sizes_that_the_controller_orders_reach_the_master_and_a_refusal_e
     assert caplog.messages == words
     assert not any("batch sizes" in str(each) for each in run.carried_out)
     run.take((Emit(Ticked(run.at_s)),))
-    assert any("batch sizes: worker-1 256" in str(each) for each in run.carried_out)
+    assert any("auto sets batch sizes: worker-1 256" in str(each) for each in run.carried_out)
 
 
 @pytest.mark.parametrize("kind", MASTERS)

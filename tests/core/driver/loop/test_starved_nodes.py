@@ -35,8 +35,8 @@ def test_a_silent_parameter_server_is_replaced_only_where_its_host_let_it_run(
         if "ps-0" not in {node.id for node in job.pass_time(1.0).nodes}:
             break
     assert ("ps-0" in {node.id for node in job.now.nodes}) is starved
-    assert job.story_has("host is too busy") is starved
-    assert job.story_has("ps-0 was lost: it") is not starved
+    assert job.story_has("host host is too busy for its nodes to answer in time: ps-0 got no") is starved
+    assert job.story_has("ps-0 was lost: it sent no report for 3") is not starved
     job.frozen.clear()
     end = job.until_end()
     assert end.train.n_sample_done == end.train.n_sample_total

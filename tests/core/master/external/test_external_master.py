@@ -156,7 +156,7 @@ def test_programs_that_end_well_before_they_reported_all_samples_are_said_to():
     world = running()
     world.leave("worker-0", succeeded=True)
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert re.search(r"[\d,]+ of [\d,]+ samples", world.master.message)
+    assert re.search(r"reported [\d,]+ of [\d,]+ samples", world.master.message)
 
 
 @pytest.mark.parametrize("foreign", [TORCH, replace(TF, chief=False)])

@@ -46,7 +46,7 @@ def test_a_role_of_any_name_is_one_object_and_no_loop_over_roles_meets_it():
     assert from_json(to_json(EVALUATOR), Role) is EVALUATOR
     assert list(Role) == [Role.WORKER, Role.PS]
     for name in ("", "Evaluator", "a-b", "x" * 21, "1a"):
-        with pytest.raises(ValueError, match="not a valid Role"):
+        with pytest.raises(ValueError, match="is not a valid Role"):
             Role(name)
 
 

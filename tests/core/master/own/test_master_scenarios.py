@@ -301,7 +301,7 @@ def test_a_checkpoint_that_cannot_be_written_is_noted_and_training_goes_on(where
     assert world.master.phase is JobPhase.SUCCEEDED
     trained_every_row(world)
     notes = [e.message for e in world.told(PhaseChanged) if isinstance(e, PhaseChanged)]
-    assert any("could not be written" in note and "No space left" in note for note in notes)
+    assert any("could not be written" in note and "No space left on device" in note for note in notes)
 
 
 def test_a_change_of_ps_that_cannot_be_saved_fails_the_plan_and_keeps_the_job() -> None:

@@ -93,7 +93,7 @@ def test_models_of_deepctr_train_what_their_own_fit_does(kind, penalty, tmp_path
 def test_a_penalty_of_whole_tables_is_said_to_be_of_a_batch(tmp_path):
     model = dlrover_nb.elastic(deepctr_model("WDL", 1e-5))
     run = train_elastic(model, job_of(rows(), tmp_path), tmp_path)
-    assert any("of each batch alone" in text for text in run.job.schema.warnings)
+    assert any("for the rows of each batch alone" in text for text in run.job.schema.warnings)
     quiet = dlrover_nb.elastic(deepctr_model("WDL", 0.0))
     assert not quiet.warnings()
 

@@ -212,5 +212,5 @@ def test_where_memory_is_gone_after_all_nothing_waits_for_the_copy(flash, shm, a
     assert flash.begin(1, {"n": 1}, arrays(0), Gate(arrays(1)), given_up.set)
     result = ended(flash)
     assert given_up.is_set()
-    assert (result.memory, "no memory for a" in result.why) == (None, True)
+    assert (result.memory, "there is no memory for a copy" in result.why) == (None, True)
     assert list(shm.iterdir()) == []

@@ -84,7 +84,7 @@ def test_a_missing_file_is_one_clear_line(place):
 
 
 def test_an_unknown_kind_of_url_is_one_clear_line():
-    with pytest.raises(CheckpointError, match="the checkpoint nowhere://a"):
+    with pytest.raises(CheckpointError, match="cannot write the checkpoint nowhere://a"):
         write_url("nowhere://a", chunks())
 
 

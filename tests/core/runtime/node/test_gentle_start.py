@@ -31,4 +31,4 @@ def test_a_module_runs_as_the_main_one() -> None:
     command = [sys.executable, "-m", gentle_start.__name__, "-m", "dlrover_nb.core.runtime.node"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "got 0 arguments" in done.stderr
+    assert "expected the path of one node configuration, got 0 arguments" in done.stderr

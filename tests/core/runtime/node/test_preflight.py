@@ -82,7 +82,9 @@ def test_own_model_and_rows_are_named_counted_and_written(tmp_path):
 def test_the_short_last_batch_is_tried_too():
     spec = replace(SPEC, batch_size=10, data=replace(SPEC.data, holdout=0.0))
     assert validate_job(spec, model=Batchwise, data=rows(102)).spec.model.n_dense == 4
-    with pytest.raises(InvalidValueError, match="1 sample rows failed"):
+    with pytest.raises(
+        InvalidValueError, match="Batchwise on 1 sample rows failed: ValueError: Expected more"
+    ):
         validate_job(spec, model=Batchwise, data=rows(101))
 
 
@@ -134,5 +136,5 @@ def test_a_master_that_looks_instead_of_the_client_finds_the_same(tmp_path):
 
 def test_code_that_did_not_arrive_is_told_before_it_is_tried(tmp_path):
     spec, _ = pack_code(SPEC, model=Net)
-    with pytest.raises(InvalidValueError, match="object itself as model"):
+    with pytest.raises(InvalidValueError, match="give the object itself as model"):
         validate_packed_job(spec, tmp_path)

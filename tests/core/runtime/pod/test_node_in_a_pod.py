@@ -121,5 +121,5 @@ def test_a_pod_tells_why_its_node_failed(pods):
     pods.start(Role.PS, world.endpoint)
     ended = pods.end_of(Role.PS)
     assert ended.exit_code == 1
-    assert ended.message.startswith("cannot read the job's")
+    assert ended.message.startswith("cannot read the job's code at memory://nowhere/code-")
     assert "\n" not in ended.message

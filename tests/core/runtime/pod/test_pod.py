@@ -132,5 +132,5 @@ def run_module(**variables):
 def test_outside_of_a_pod_the_program_ends_with_one_line():
     done = run_module()
     assert done.returncode == 1
-    assert "the job's Secret there" in done.stderr
+    assert "mount the job's Secret there" in done.stderr
     assert "Traceback" not in done.stderr

@@ -77,13 +77,13 @@ def test_a_folder_of_a_volume_does_as_well(tmp_path):
 
 
 def test_large_code_without_a_place_is_refused_with_both_ways_out():
-    with pytest.raises(InvalidValueError, match=r"got 90\d KiB.*package.module:name.*code_url"):
+    with pytest.raises(InvalidValueError, match=r"<= 900 KiB, got 90\d KiB.*package.module:name.*code_url"):
         send([pack(large())], url="", run=RUN)
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotFoundError, match=r"cannot write .*file/.*kubernetes.code_url"):
+    with pytest.raises(NotFoundError, match=r"cannot write code to .*file/.*; set kubernetes.code_url"):
         send([pack(large())], url=str(tmp_path / "file"), run=RUN)
 
 
@@ -99,16 +99,16 @@ def test_code_that_is_not_what_was_submitted_is_refused(tmp_path):
     mounted = mount(send([model], url="", run=RUN), tmp_path / "secret")
     (path,) = mounted.iterdir()
     path.write_bytes(other.content)
-    with pytest.raises(InvalidValueError, match="not the code that"):
+    with pytest.raises(InvalidValueError, match="is not the code that was submitted"):
         receive(spec_with(model), tmp_path / "run", url="", mounted=mounted)
     assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_code_that_is_gone_is_told_with_where_it_should_be(tmp_path, memory):
     model = pack(lambda: 1)
-    with pytest.raises(NotFoundError, match=r"is not at .*/secret/code-"):
+    with pytest.raises(NotFoundError, match=r"the job's code is not at .*/secret/code-"):
         receive(spec_with(model), tmp_path / "run", url="", mounted=tmp_path / "secret")
-    with pytest.raises(NotFoundError, match=r"code at memory://gone/code-"):
+    with pytest.raises(NotFoundError, match=r"cannot read the job's code at memory://gone/code-"):
         receive(spec_with(model), tmp_path / "run", url="memory://gone")
 
 

@@ -211,7 +211,7 @@ def test_prints_logging_and_writes_in_c_of_a_process_are_read_and_reach_its_pare
 def test_a_crash_leaves_its_last_words_in_the_file(run_program, tmp_path):
     assert run_program("crash").returncode < 0
     found = Tail(output_path(tmp_path, "w0", "stderr"), "w0", "stderr").take(0.0, is_last=True)
-    assert any(text.startswith("Fatal Python error:") for text in texts(found))
+    assert any(text.startswith("Fatal Python error: Segmentation fault") for text in texts(found))
 
 
 def test_a_full_disk_costs_the_words_and_nothing_else(run_program, tmp_path):

@@ -266,5 +266,5 @@ def test_nodes_end_when_their_master_is_gone():
         assert set(world.errors) == {"ps0", "w0"}
         for error in world.errors.values():
             assert isinstance(error, BackendError)
-            assert "connection to its master" in str(error)
+            assert "no connection to its master" in str(error)
         world.threads.clear()

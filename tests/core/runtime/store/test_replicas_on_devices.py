@@ -44,7 +44,7 @@ def test_a_replica_on_a_device_trains_the_same_parameters():
 def test_a_batch_of_a_replica_is_computed_where_it_is_told_to():
     replica = Replica(SPEC, FEATURES, device=torch.device("meta"))  # which has no numbers
     (batch,) = batches(1)
-    with pytest.raises(NotImplementedError, match="out of meta tensor"):
+    with pytest.raises(NotImplementedError, match="copy out of meta tensor"):
         replica.learn(batch)
 
 

@@ -457,9 +457,11 @@ def test_a_server_with_another_ones_certificate_is_not_trusted(control_plane, tm
     config["users"][0]["user"] = {"token": SECRET}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    with pytest.raises(Unreachable, match="is not trusted") as caught:
+    with pytest.raises(
+        Unreachable, match="is not trusted, or does not accept this client's certificate"
+    ) as caught:
         connect_api(kubeconfig=str(path)).list(POD)
-    assert "check the certificates" in str(caught.value)
+    assert "check the certificates of this context" in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
@@ -498,7 +500,7 @@ def test_a_pod_asks_with_its_own_account_and_with_its_newest_token(account):
 @pytest.mark.more
 @pytest.mark.kube
 def test_a_pod_without_an_account_says_what_is_missing(account):
-    assert "no service account" in refused(None)
+    assert "this pod has no service account" in refused(None)
 
 
 def test_a_certificate_that_is_none_is_told(tmp_path):

@@ -70,7 +70,7 @@ def test_a_program_in_a_pod_is_asked_and_its_log_read(nodes, namespace):
     assert isinstance(refusal, PodAnswered)
     assert "pod echo answered 418" in str(refusal)
     assert refusal.body.endswith(b"\nx")
-    with pytest.raises(Unreachable, match="pod echo does not"):
+    with pytest.raises(Unreachable, match=r"pod echo does not answer: "):
         api.proxy("echo", 8081, "/", b"")
     with pytest.raises(NotThere):
         api.proxy("nobody", 8080, "/", b"")

@@ -95,4 +95,4 @@ def test_an_operator_that_ignores_the_masters_command_is_refused_where_it_is_kno
 @pytest.mark.parametrize("api", [Api("easydl/elasticjob-controller:v0.5.0"), Api(may=False), Api()])
 def test_where_it_is_not_known_to_be_too_old_the_file_says_what_it_needs(api: Api) -> None:
     shown = export(SNAPSHOT, "elasticjob", SNAPSHOT.target, Options(), server=link(api))
-    assert "operator 0.5.0 or later" in " ".join(shown.text.split())
+    assert "DLRover's operator 0.5.0 or later" in " ".join(shown.text.replace("''", "'").split())

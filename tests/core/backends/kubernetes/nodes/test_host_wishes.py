@@ -221,7 +221,7 @@ def test_a_real_scheduler_follows_a_wish_and_ignores_one_for_a_machine_that_is_f
         until(lambda: backend.host_wishes()["worker-0"].got, what="a machine for the worker")
         told = backend.host_wishes()["worker-0"]
         assert (told.host, told.got) == (light, busy)
-        assert f"placed it on {busy}" in told.words
+        assert f"the cluster placed it on {busy}" in told.words
     finally:
         api.delete(POD, "filled-up", grace_s=0)
         backend.close()

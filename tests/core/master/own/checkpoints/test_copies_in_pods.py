@@ -65,7 +65,7 @@ def test_a_lost_pod_of_a_ps_costs_no_more_than_since_its_last_copy(n_ps: int, wo
     assert world.n_from_peers
     assert "copies of peers" in story(world)
     assert world.said("kept the copy") == words
-    assert story(world).count("kept the copy") == 1, "only a PS that has ended is missed"
+    assert story(world).count(" kept the copy of ") == 1, "only a PS that has ended is missed"
     world.run_to_end()
     trained_every_row(world, exactly_once=False)
     assert world.master.phase is JobPhase.SUCCEEDED

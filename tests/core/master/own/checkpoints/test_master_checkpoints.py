@@ -178,7 +178,7 @@ def test_it_is_told_from_where_a_checkpoint_was_loaded(
     world.run_until(lambda: bool(world.disk))
     state.source = state.checkpoints[-1]
     state.group_nodes[0].n_from_memory, state.group_nodes[1].n_from_peers = n_from_memory, n_from_peers
-    assert loaded(state).endswith(f"loaded from {places}")
+    assert loaded(state) == f"checkpoint 1 was loaded from {places}"
 
 
 def test_a_job_stops_when_its_last_checkpoint_is_on_the_disk() -> None:

@@ -215,7 +215,7 @@ def test_rows_at_which_silent_workers_are_seen_to_have_crashed_are_isolated_and_
             next_silent_worker(world)
     (isolated,) = world.master.quarantined
     assert isolated.killed == ("worker-0", "worker-1", "worker-2")
-    assert sum("cannot finish without it" in told.message for told in world.told(PhaseChanged)) == 1
+    assert sum("the job cannot finish without it" in told.message for told in world.told(PhaseChanged)) == 1
     assert world.master._state.restarts[Role.WORKER].not_before_s(world.at_s, 1) == world.at_s
 
 

@@ -288,4 +288,4 @@ def test_a_ps_that_is_stopped_while_it_loads_is_replaced(driver) -> None:
     driver.run_until(lambda: "ps-1" in driver.processes)
     driver.run_until(lambda: driver.master.stage is Stage.SERVING)
     told = [event.message for event in driver.events if isinstance(event, PhaseChanged)]
-    assert any("ps-0 was lost: it" in text for text in told)
+    assert any("ps-0 was lost: it sent no report for" in text for text in told)

@@ -270,7 +270,7 @@ def test_a_ps_that_dies_on_the_way_is_answered(stage: Stage, name: str) -> None:
     to(world, stage)
     world.kill(name)
     why = answer(world)
-    assert why.split(": ") == [f"{name} was lost", "exit code -9"]
+    assert why == f"{name} was lost: exit code -9"
     settled(world)
     assert len(world.living(Role.PS)) == 2
     assert ("ps-0" in world.living(Role.PS)) is (name == "ps-2")

@@ -209,7 +209,7 @@ def test_a_job_that_is_finished_by_its_user_succeeds_with_what_it_has_trained(
         world.kill(world.living(killed)[0])
     world.run_to_end()
     assert world.master.phase is JobPhase.SUCCEEDED
-    assert world.master.message.startswith("finished by ada: good")
+    assert world.master.message.startswith("finished by ada: good enough; AUC")
     counts = world.master.train_counts
     assert counts.finished
     assert counts.skipped > 0
